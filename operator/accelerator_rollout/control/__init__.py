@@ -1,0 +1,1 @@
+"""When to decide: the keyed queue, the loop, leadership."""

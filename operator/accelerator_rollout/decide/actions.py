@@ -1,0 +1,111 @@
+"""What a decision can ask for: closed set of small frozen values, each naming the object by UID.
+
+The executor refreshes what an action's safety hangs on, decides again over the fresh snapshot, and acts only if the
+same action is asked for again. So equality of actions is part of their meaning: no times and no counters in here.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ParkReason(StrEnum):
+    """Value of the `parked` annotation."""
+
+    TEMPLATE_CHANGED = "template-changed"  # written by the admission policy
+    STEP_TAKEN = "step-taken"  # the replacement exists; nothing further until it is healthy
+    HALTED = "halted"  # found moving before we had decided anything
+
+
+@dataclass(frozen=True, slots=True)
+class AddFinalizer:
+    """Add our finalizer to the AcceleratorRollout, before anything of the workload is touched."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFinalizer:
+    """Let the AcceleratorRollout go: nothing of ours is left in the workload."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManageDeployment:
+    """Put our label on the Deployment, so that the admission policy parks its template changes."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnmanageDeployment:
+    """Take our label and our pause (with its annotation) off the Deployment."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseDeployment:
+    """Set `spec.paused` with our annotation."""
+
+    name: str
+    uid: str
+    reason: ParkReason
+
+
+@dataclass(frozen=True, slots=True)
+class UnpauseDeployment:
+    """Take our pause away: for exactly one step, which removes `victim_uid` most likely, or ("") to leave it at rest."""
+
+    name: str
+    uid: str
+    victim_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreferVictim:
+    """Annotate the pod with a deletion cost below its peers, so that the ReplicaSet chooses it (KEP-2255)."""
+
+    pod_name: str
+    pod_uid: str
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPod:
+    """Evict the pod through the eviction subresource, with its UID as precondition."""
+
+    pod_name: str
+    pod_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGate:
+    """Remove our gate from the pod; others' gates stay."""
+
+    pod_name: str
+    pod_uid: str
+    predecessor_uid: str  # "" where the pod succeeds nobody
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeGate:
+    """Create a pod of the workload's template by dry run, to learn whether the admission policy gates it."""
+
+    template_digest: str
+
+
+Action = (
+    AddFinalizer
+    | RemoveFinalizer
+    | ManageDeployment
+    | UnmanageDeployment
+    | PauseDeployment
+    | UnpauseDeployment
+    | PreferVictim
+    | EvictPod
+    | OpenGate
+    | ProbeGate
+)

@@ -1,0 +1,107 @@
+"""Everything one decision may look at, frozen at one moment.
+
+The store builds a Snapshot per AcceleratorRollout; the executor builds another from fresh reads right before it acts.
+The decision is the same pure function over both.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from accelerator_rollout.api.models import RolloutObject
+from accelerator_rollout.records import (
+    BudgetRecord,
+    ClaimRecord,
+    Device,
+    NodeRecord,
+    PodRecord,
+    ReplicaSetRecord,
+    SliceRecord,
+    TaintRuleRecord,
+    Workload,
+)
+
+
+class Freshness(StrEnum):
+    """Whether the store may be believed."""
+
+    FRESH = "Fresh"
+    SYNCING = "Syncing"  # first lists are not in yet
+    STALE = "Stale"  # the last resync failed or is overdue
+    UNREADABLE = "Unreadable"  # an object this decision hangs on could not be read
+
+
+class GateSource(StrEnum):
+    """Where the gate of the workload's future pods comes from, as far as known."""
+
+    UNKNOWN = "Unknown"  # not probed yet, or the probe failed: see `detail`
+    POLICY = "Policy"  # a dry-run pod of the template came back gated
+    NONE = "None"  # a dry-run pod of the template came back without our gate
+
+
+@dataclass(frozen=True, slots=True)
+class GateProbe:
+    """What a dry-run pod of the template with this digest told."""
+
+    template_digest: str
+    source: GateSource
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Another AcceleratorRollout that names the same workload."""
+
+    name: str
+    uid: str
+    created: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """A pod of the workload whose object went while we watched: its last state, and when we saw it go."""
+
+    pod: PodRecord
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An act the API server turned down, for the next decision to explain (a 429 of an eviction, mostly)."""
+
+    pod_uid: str
+    reason: str
+    message: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One AcceleratorRollout and what it touches.
+
+    `claims` are the claims of the workload's pods, of its vanished pods and of `status.replacements`, by name, all of
+    the rollout's namespace. `holders` maps each device that a departed or departing pod held to every claim of any
+    namespace whose allocation names it. `slices` are those of the pools of these devices, all generations.
+    `watched_since` is the moment from which no event of this workload can have been missed; None if unknown.
+    `unreadable` names objects (kind/name: why) that this decision needs and that could not be read.
+    """
+
+    rollout: RolloutObject
+    rivals: tuple[Rival, ...]
+    workload: Workload | None
+    replica_sets: tuple[ReplicaSetRecord, ...]
+    pods: tuple[PodRecord, ...]
+    vanished: tuple[Vanished, ...]
+    claims: Mapping[str, ClaimRecord]
+    holders: Mapping[Device, tuple[ClaimRecord, ...]]
+    slices: tuple[SliceRecord, ...]
+    taint_rules: tuple[TaintRuleRecord, ...]
+    nodes: Mapping[str, NodeRecord]
+    budgets: tuple[BudgetRecord, ...]
+    freshness: Freshness
+    watched_since: datetime | None
+    gate_probe: GateProbe | None = None
+    refused: tuple[Refused, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    policy_parks: bool = True  # the cluster serves the parking policy (1.36 and newer, installed)

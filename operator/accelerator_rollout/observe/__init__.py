@@ -1,0 +1,1 @@
+"""Watches the world: the only place that imports kopf."""

@@ -1,0 +1,326 @@
+"""The facts the operator keeps about the world: small frozen records, projected once from what the API server sends.
+
+Nothing here talks to a cluster. A record holds what a decision needs and no more, so that ten thousand pods cost
+megabytes and not gigabytes, and so that a decision cannot depend on something nobody meant to look at.
+Times are aware UTC datetimes with the API's resolution of one second: never order events by them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from accelerator_rollout.api.models import RolloutObject, Unreadable
+
+
+class Phase(StrEnum):
+    """Pod phases as the API names them."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+class WorkloadKind(StrEnum):
+    """Workload kinds this version can drive."""
+
+    DEPLOYMENT = "Deployment"
+    STATEFUL_SET = "StatefulSet"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The controlling owner reference of an object."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """One entry of a pod's `spec.resourceClaims`, joined with `status.resourceClaimStatuses`.
+
+    `claim_name` is None while the claim of a template has not been generated. `named` is true where the pod
+    refers to a ResourceClaim that exists apart from it (KEP-4381).
+    """
+
+    name: str
+    claim_name: str | None
+    named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A pod, as far as its devices, its gate and its end are concerned."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    created: datetime
+    owner: Owner | None
+    revision: str  # label pod-template-hash (Deployment) or controller-revision-hash (StatefulSet); "" without
+    node: str  # "" while not bound
+    phase: Phase
+    gates: tuple[str, ...]
+    ready: bool
+    ready_since: datetime | None
+    deletion: datetime | None  # deletionTimestamp: when the grace period ends, not when it began
+    deletion_grace: int | None  # seconds
+    grace_seconds: int  # spec.terminationGracePeriodSeconds
+    claims: tuple[PodClaim, ...]
+    extended_claim: str | None  # status.extendedResourceClaimStatus.resourceClaimName (KEP-5004)
+    # The terminal phase was written by the kubelet (field manager of status.phase), which unprepares first.
+    kubelet_terminal: bool
+    containers_terminated: bool  # every container status is terminated (or there never was a container)
+    by_pod_gc: bool  # condition DisruptionTarget with reason DeletionByPodGC: an end nobody on the node confirmed
+    finalizers: tuple[str, ...] = ()
+    waiting_reason: str = ""  # of the first container that waits, e.g. ImagePullBackOff
+    waiting_message: str = ""
+    restarts: int = 0
+    unschedulable_message: str = ""  # message of condition PodScheduled=False, reason Unschedulable
+    deletion_cost: int = 0
+
+    @property
+    def bound(self) -> bool:
+        """Whether the scheduler has given the pod a node."""
+        return bool(self.node)
+
+    @property
+    def terminal(self) -> bool:
+        """Whether no container of the pod will run again."""
+        return self.phase in (Phase.SUCCEEDED, Phase.FAILED)
+
+    @property
+    def terminating(self) -> bool:
+        """Whether the pod has a deletionTimestamp."""
+        return self.deletion is not None
+
+    @property
+    def live(self) -> bool:
+        """Whether the pod counts as a pod of its workload: not ended, not ending."""
+        return not self.terminal and not self.terminating
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device by its full name: unique in a cluster together with its share."""
+
+    driver: str
+    pool: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """One allocation result of a claim."""
+
+    device: Device
+    admin: bool = False
+    share_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """One entry of a claim's `status.reservedFor`."""
+
+    api_group: str
+    resource: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRecord:
+    """A ResourceClaim. `uses` is None while `status.allocation` is nil: only that frees a device (KEP-4381)."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    owner_pod_uid: str  # "" for a named claim
+    deletion: datetime | None
+    reserved_for: tuple[Reservation, ...]
+    uses: tuple[DeviceUse, ...] | None
+    finalizers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a device."""
+
+    key: str
+    value: str
+    effect: str
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the scheduler refuses the device to a claim without a toleration."""
+        return self.effect in ("NoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedDevice:
+    """A device as a ResourceSlice lists it."""
+
+    name: str
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRecord:
+    """A ResourceSlice. A pool is the set of slices of its highest generation; `slice_count` of them make it complete."""
+
+    name: str
+    uid: str
+    resource_version: str
+    driver: str
+    pool: str
+    generation: int
+    slice_count: int
+    node: str  # "" where the slice is not local to one node
+    devices: tuple[PublishedDevice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaintRuleRecord:
+    """A DeviceTaintRule (KEP-5055): empty selector fields match everything."""
+
+    name: str
+    uid: str
+    resource_version: str
+    driver: str
+    pool: str
+    device: str
+    taint: Taint
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A Node, as far as proof of an ended pod hangs on it."""
+
+    name: str
+    uid: str
+    resource_version: str
+    boot_id: str
+    ready: bool
+    ready_since: datetime | None
+    unschedulable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorTerm:
+    """One requirement of a label selector."""
+
+    key: str
+    operator: str  # In, NotIn, Exists, DoesNotExist
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRecord:
+    """A PodDisruptionBudget."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    selector: tuple[SelectorTerm, ...]
+    disruptions_allowed: int
+    generation: int
+    observed_generation: int
+    unhealthy_policy: str  # "" means IfHealthyBudget
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What a pod template says that decisions hang on. `digest` leaves out the label pod-template-hash."""
+
+    digest: str
+    gates: tuple[str, ...]
+    labels: Mapping[str, str]
+    claims: tuple[PodClaim, ...]
+    grace_seconds: int
+    pre_stop: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentRecord:
+    """A Deployment."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    observed_generation: int
+    deletion: datetime | None
+    replicas: int
+    paused: bool
+    parked: str | None  # value of our annotation, None without: the pause is then somebody else's
+    managed: bool  # carries our label, so that our admission policy parks it
+    strategy: str
+    max_surge: int | str
+    max_unavailable: int | str
+    min_ready_seconds: int
+    template: Template
+
+    @property
+    def kind(self) -> WorkloadKind:
+        """The kind, for messages and references."""
+        return WorkloadKind.DEPLOYMENT
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSetRecord:
+    """A ReplicaSet of a Deployment."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    created: datetime
+    owner_uid: str
+    generation: int
+    observed_generation: int
+    replicas: int
+    status_replicas: int
+    available: int
+    revision: str  # label pod-template-hash
+    template_digest: str
+    template_gates: tuple[str, ...]
+    template_labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulSetRecord:
+    """A StatefulSet."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    observed_generation: int
+    deletion: datetime | None
+    replicas: int
+    update_strategy: str
+    min_ready_seconds: int
+    current_revision: str
+    update_revision: str
+    template: Template
+
+    @property
+    def kind(self) -> WorkloadKind:
+        """The kind, for messages and references."""
+        return WorkloadKind.STATEFUL_SET
+
+
+Workload = DeploymentRecord | StatefulSetRecord
+Rollout = RolloutObject | Unreadable

@@ -1,0 +1,1 @@
+"""What differs between workload kinds, behind one protocol."""
