@@ -1,0 +1,43 @@
+"""Every name by which a cluster knows the operator: in one place, as a renamed gate strands running pods."""
+
+from typing import Final
+
+# The kind. Group and version stand in every stored object: changing them needs a conversion, not an edit.
+GROUP: Final = "accelerator-rollout.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "AcceleratorRollout"
+PLURAL: Final = "acceleratorrollouts"  # also the `resource` of our hold in a claim's reservedFor
+SINGULAR: Final = "acceleratorrollout"
+SHORT_NAME: Final = "arol"
+CATEGORY: Final = "accelerators"  # `kubectl get accelerators` lists every kind that has to do with devices
+CRD_NAME: Final = f"{PLURAL}.{GROUP}"
+
+# The scheduling gate that keeps a replacement from the scheduler until its predecessor's devices are free.
+GATE: Final = f"{GROUP}/device-release"
+
+# Pod label by which our admission policy adds the gate to pods whose template has none.
+GATE_LABEL: Final = f"{GROUP}/gate"
+GATE_LABEL_VALUE: Final = "true"
+
+# Deployment label (on the object, not its template) by which our admission policy parks it; set by us.
+MANAGED_LABEL: Final = f"{GROUP}/managed"
+MANAGED_LABEL_VALUE: Final = "true"
+
+# Annotation of a Deployment whose pause is ours, with the reason. Without it, a person paused: left alone.
+PARKED_ANNOTATION: Final = f"{GROUP}/parked"
+
+# Finalizer on our own object: no gate, label or pause of ours may outlive the object that answers for it.
+FINALIZER: Final = f"{GROUP}/release"
+
+# Finalizer on pods that turns a forced deletion into an orderly one: the proof of release comes after all.
+GUARD_FINALIZER: Final = f"{GROUP}/guard"
+
+# Device taint that keeps other tenants off a freed device. NoSchedule only: NoExecute evicts running pods.
+RESERVED_TAINT: Final = f"{GROUP}/reserved"
+
+# Field manager of all our writes: managedFields then show which fields are ours.
+FIELD_MANAGER: Final = "accelerator-rollout"
+
+# Kubernetes' own pod annotation (KEP-2255): of pods of equal rank a ReplicaSet removes the cheapest first.
+DELETION_COST_ANNOTATION: Final = "controller.kubernetes.io/pod-deletion-cost"
