@@ -1,0 +1,199 @@
+"""Builds what one decision may look at out of the store, touching nothing that the AcceleratorRollout has no part in."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from accelerator_rollout.api.models import RolloutObject, Unreadable
+from accelerator_rollout.decide.snapshot import Freshness, Rival, Snapshot, Vanished
+from accelerator_rollout.observe.interests import AnyWorkloadTopic, WorkloadTopic, matches, workload_of
+from accelerator_rollout.observe.kinds import Kind
+from accelerator_rollout.records import (
+    BudgetRecord,
+    ClaimRecord,
+    Device,
+    PodRecord,
+    ReplicaSetRecord,
+    SelectorTerm,
+    Workload,
+)
+
+if TYPE_CHECKING:
+    from accelerator_rollout.observe.store import Lost, Store
+
+# An object we cannot read shows no age that we could trust: it goes first, so the younger ones step back.
+_ELDEST: Final = datetime.min.replace(tzinfo=UTC)
+
+
+def any_workload_of(namespace: str) -> AnyWorkloadTopic:
+    """Return the topic of those who may stand for any workload of the namespace."""
+    return AnyWorkloadTopic(namespace)
+
+
+def build(store: "Store", rollout: RolloutObject, now: datetime) -> Snapshot:
+    """Return the Snapshot of `rollout` as of `now`."""
+    topic = workload_of(rollout)
+    if topic is None:
+        raise ValueError(f"AcceleratorRollout {rollout.namespace}/{rollout.name} references no workload")
+    workload = store.workload(topic)
+    family = _Family.of(store, rollout, topic, workload)
+    devices = family.devices()
+    pools = sorted({(device.driver, device.pool) for device in devices})
+    sets = store.replica_sets.by("owner", workload.uid) if workload else ()
+    nodes = {name: node for name in family.nodes() if (node := store.nodes.named("", name))}
+    unreadable = dict(_unreadable(store, topic, workload, family, devices, pools))
+    freshness = store.freshness(now)
+    return Snapshot(
+        rollout=rollout,
+        rivals=tuple(_rivals(store, rollout, topic)),
+        workload=workload,
+        replica_sets=sets,
+        pods=family.pods,
+        vanished=family.vanished,
+        claims=family.claims,
+        holders={device: store.claims.by("device", device) for device in devices},
+        slices=tuple(s for pool in pools for s in store.slices.by("pool", pool)),
+        taint_rules=tuple(r for r in store.taint_rules if any(matches(r, device) for device in devices)),
+        nodes=nodes,
+        budgets=tuple(_budgets(store, topic.namespace, workload, sets)),
+        freshness=Freshness.UNREADABLE if unreadable and freshness is Freshness.FRESH else freshness,
+        watched_since=store.watched_since(topic),
+        unreadable=unreadable,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """The pods of a workload, present and departed, and the claims they have."""
+
+    rollout: RolloutObject
+    pods: tuple[PodRecord, ...]
+    vanished: tuple[Vanished, ...]
+    claims: Mapping[str, ClaimRecord] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, store: "Store", rollout: RolloutObject, topic: WorkloadTopic, workload: Workload | None
+    ) -> "_Family":
+        owners = store.lineage.owners_of_pods(workload.uid) if workload else iter(())
+        pods = tuple(pod for owner in owners for pod in store.pods.by("owner", owner))
+        family = cls(rollout, pods, store.departures.of(topic))
+        claims = {
+            name: claim
+            for name in family.claim_names()
+            if (claim := store.claims.named(rollout.namespace, name)) is not None
+        }
+        return cls(rollout, pods, family.vanished, claims)
+
+    def claim_names(self) -> set[str]:
+        """Return the names of all claims that the decision may ask for, whether they exist or not."""
+        noted = {claim.name for r in self.rollout.status.replacements for claim in r.claims}
+        return noted.union(*(names_of_claims(p) for p in self._everyone()))
+
+    def devices(self) -> set[Device]:
+        """Return the devices that departed pods held, and those that the claims hold now."""
+        noted = {
+            Device(held.driver, held.pool, held.device)
+            for replacement in self.rollout.status.replacements
+            for claim in replacement.claims
+            for held in claim.devices
+        }
+        return noted | {use.device for claim in self.claims.values() for use in claim.uses or ()}
+
+    def nodes(self) -> set[str]:
+        """Return the names of the nodes that proof may hang on."""
+        noted = {r.node_name for r in self.rollout.status.replacements if r.node_name}
+        return noted | {pod.node for pod in self._everyone() if pod.node}
+
+    def _everyone(self) -> Iterator[PodRecord]:
+        yield from self.pods
+        yield from (gone.pod for gone in self.vanished)
+
+
+def names_of_claims(pod: PodRecord) -> set[str]:
+    """Return the names of the pod's claims, as far as they have been generated."""
+    named = {claim.claim_name for claim in pod.claims if claim.claim_name}
+    return named | ({pod.extended_claim} if pod.extended_claim else set())
+
+
+def _rivals(store: "Store", rollout: RolloutObject, topic: WorkloadTopic) -> Iterator[Rival]:
+    for key in sorted(store.interests.of(topic)):
+        other = store.rollout(key)
+        if other is not None and other.uid != rollout.uid:
+            yield Rival(other.name, other.uid, _ELDEST if isinstance(other, Unreadable) else other.created)
+
+
+def _budgets(
+    store: "Store", namespace: str, workload: Workload | None, sets: Iterable[ReplicaSetRecord]
+) -> Iterator[BudgetRecord]:
+    # Pods of an older revision carry that revision's labels, so a budget may select only those.
+    labels = [workload.template.labels] if workload else []
+    labels += [s.template_labels for s in sets if s.replicas or s.status_replicas]
+    for budget in store.budgets.by("namespace", namespace):
+        if any(selects(budget.selector, candidate) for candidate in labels):
+            yield budget
+
+
+def selects(selector: tuple[SelectorTerm, ...], labels: Mapping[str, str]) -> bool:
+    """Return whether a label selector takes an object with these labels; one without terms takes every object."""
+    return all(_satisfies(term, labels) for term in selector)
+
+
+def _satisfies(term: SelectorTerm, labels: Mapping[str, str]) -> bool:
+    match term.operator:
+        case "In":
+            return labels.get(term.key) in term.values
+        case "NotIn":  # also true of an object without the label
+            return labels.get(term.key) not in term.values
+        case "Exists":
+            return term.key in labels
+        case _:
+            return term.key not in labels
+
+
+def _unreadable(
+    store: "Store",
+    topic: WorkloadTopic,
+    workload: Workload | None,
+    family: _Family,
+    devices: set[Device],
+    pools: list[tuple[str, str]],
+) -> Iterator[tuple[str, str]]:
+    """Yield the objects that this decision needs and that cannot be read; others' names stay out of it."""
+    needed_claims, needed_nodes = family.claim_names(), family.nodes()
+    owners = set(store.lineage.owners_of_pods(workload.uid)) if workload else set()
+    whole_pools = {Device(driver, pool, "") for driver, pool in pools}
+    for lost in store.lost():
+        ours = lost.namespace == topic.namespace
+        if _needs(lost, topic, owners, needed_claims, needed_nodes) or (
+            lost.kind in (Kind.CLAIMS, Kind.TAINT_RULES) and any(map(lost.may_concern, devices))
+        ):
+            yield (lost.title, lost.why) if ours or not lost.namespace else _anonymous(lost)
+        elif lost.kind is Kind.SLICES and any(map(lost.may_concern, whole_pools)):
+            yield lost.title, lost.why
+
+
+def _needs(
+    lost: "Lost", topic: WorkloadTopic, owners: set[str], claim_names: set[str], node_names: set[str]
+) -> bool:
+    if lost.kind is Kind.NODES:
+        return lost.name in node_names
+    if lost.namespace != topic.namespace:
+        return False
+    match lost.kind:
+        case Kind.PODS | Kind.REPLICA_SETS:
+            return not lost.owner_uid or lost.owner_uid in owners
+        case Kind.CLAIMS:
+            return lost.name in claim_names
+        case Kind.DEPLOYMENTS | Kind.STATEFUL_SETS:
+            return lost.name == topic.name and lost.kind == f"{topic.kind.lower()}s"
+        case Kind.BUDGETS:
+            return True
+        case _:
+            return False
+
+
+def _anonymous(lost: "Lost") -> tuple[str, str]:
+    kind = lost.title.partition("/")[0]
+    return f"{kind} of another namespace", "it may hold a device of this workload, and cannot be read"
