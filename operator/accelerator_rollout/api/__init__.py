@@ -1,0 +1,1 @@
+"""Our own kind: models, conditions, and the CustomResourceDefinition generated from them."""

@@ -1,0 +1,440 @@
+"""The AcceleratorRollout object: what a user asks for, and all that a restarted operator cannot see again.
+
+The CustomResourceDefinition is generated from these models (`crd.py`), so descriptions, defaults and bounds
+here are what `kubectl explain` shows and what the API server enforces. A field comes into `spec` only with
+the behaviour that obeys it.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    WithJsonSchema,
+    model_validator,
+)
+
+from accelerator_rollout.api import rules
+from accelerator_rollout.api.base import Count, Flag, Generation, Message, ObjectName, Part, Reason, Time, Uid
+from accelerator_rollout.api.conditions import Condition
+
+MAX_REPLACEMENTS: Final = 100  # in flight at once
+MAX_CLAIMS: Final = 64  # of one pod
+MAX_DEVICES: Final = 32  # of one claim, as resource.k8s.io bounds an allocation
+MAX_STAGE_TIMES: Final = 12  # one for each stage
+MAX_HISTORY: Final = 5
+MAX_HISTORY_REPLACEMENTS: Final = 50
+MAX_CONDITIONS: Final = 16
+
+
+class WorkloadKind(StrEnum):
+    """Workload kinds this version can drive."""
+
+    DEPLOYMENT = "Deployment"
+    STATEFUL_SET = "StatefulSet"
+
+
+class Stage(StrEnum):
+    """Where one replacement stands, in order. In flight from Terminating on."""
+
+    SELECTED = "Selected"
+    EVICTING = "Evicting"
+    TERMINATING = "Terminating"
+    RELEASING = "Releasing"
+    SETTLING = "Settling"
+    GATED = "Gated"
+    SCHEDULING = "Scheduling"
+    PREPARING = "Preparing"
+    WARMING_UP = "WarmingUp"
+    SOAKING = "Soaking"
+    DONE = "Done"
+    FAILED = "Failed"
+
+
+class Cause(StrEnum):
+    """Why a pod left."""
+
+    ROLLOUT = "Rollout"  # we replaced it
+    DEPARTURE = "Departure"  # anything else: a crash, a drain, a deletion, a scale-down
+
+
+class Proof(StrEnum):
+    """What says that the node let go of a departed pod's devices. Absent: nothing says so yet."""
+
+    KUBELET_TERMINAL_PHASE = "KubeletTerminalPhase"  # written after unprepare succeeded
+    NEVER_BOUND = "NeverBound"  # no node ever had it
+    NODE_REBOOTED = "NodeRebooted"  # no process outlives a boot
+    WAIT_ELAPSED = "WaitElapsed"  # no proof, only the wait for unproven releases
+
+
+class Outcome(StrEnum):
+    """How a rollout ended."""
+
+    COMPLETED = "Completed"
+    SUPERSEDED = "Superseded"  # the template changed again before all pods were replaced
+
+
+class _SpecPart(Part):
+    """A part of the spec. Unknown fields are refused: they may forbid what we would do."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class WorkloadRef(_SpecPart):
+    """The workload whose pods are replaced, in the namespace of this object. It cannot be changed later."""
+
+    model_config = ConfigDict(json_schema_extra=rules.validated_by(rules.SAME_WORKLOAD))
+
+    api_version: Annotated[
+        str,
+        AfterValidator(rules.check_version),
+        Field(max_length=63, json_schema_extra=rules.validated_by(rules.SUPPORTED_VERSION)),
+    ]
+    """API version of the workload: apps/v1."""
+
+    kind: Annotated[
+        WorkloadKind,
+        BeforeValidator(rules.check_kind),
+        WithJsonSchema({"type": "string", "maxLength": 63} | rules.validated_by(rules.SUPPORTED_KIND)),
+    ]
+    """Kind of the workload: Deployment or StatefulSet."""
+
+    name: Annotated[
+        str,
+        AfterValidator(rules.check_name),
+        Field(max_length=253, json_schema_extra=rules.validated_by(rules.POSSIBLE_NAME)),
+    ]
+    """Name of the workload."""
+
+
+class Release(_SpecPart):
+    """When the devices of a departed pod count as free, and how long that may take."""
+
+    timeout_seconds: Annotated[
+        int, Strict(), Field(ge=1, le=86400, json_schema_extra={"format": "int32"})
+    ] = 600
+    """Seconds from a pod's termination until its devices are proven free.
+
+    When they have passed, the object is Stalled and says what keeps the devices; the gate stays closed. The
+    condition clears when the devices are free.
+    """
+
+
+class RolloutSpec(_SpecPart):
+    """What to replace, and how carefully."""
+
+    model_config = ConfigDict(json_schema_extra=rules.validated_by(rules.DEADLINES_IN_ORDER))
+
+    workload_ref: WorkloadRef
+    """The workload whose pods are replaced, in the namespace of this object. It cannot be changed later."""
+
+    paused: Flag = False
+    """Start no further replacement. The pod in flight is finished: its successor's gate still opens."""
+
+    release: Release = Release()
+    """When the devices of a departed pod count as free, and how long that may take."""
+
+    progress_deadline_seconds: Annotated[
+        int, Strict(), Field(ge=30, le=604800, json_schema_extra={"format": "int32"})
+    ] = 1800
+    """Seconds without any movement after which an unfinished rollout is Stalled (ProgressDeadlineExceeded).
+
+    It goes on by itself as soon as something moves. Must be at least release.timeoutSeconds.
+    """
+
+    @model_validator(mode="after")
+    def _deadlines_in_order(self) -> Self:
+        rules.check_deadlines(self.progress_deadline_seconds, self.release.timeout_seconds)
+        return self
+
+
+class HeldDevice(Part):
+    """A device as an allocation names it."""
+
+    driver: Annotated[str, Field(max_length=63)]
+    """Name of the DRA driver."""
+
+    pool: Annotated[str, Field(max_length=253)]
+    """Name of the pool, unique within the driver."""
+
+    device: Annotated[str, Field(max_length=63)]
+    """Name of the device, unique within the pool."""
+
+    share_id: Uid = ""
+    """Set if the claim holds only a share of the device's capacity."""
+
+
+class HeldClaim(Part):
+    """A claim of a departed pod and the devices it held, noted before the pod was touched."""
+
+    name: ObjectName
+    """Name of the ResourceClaim."""
+
+    uid: Annotated[Uid, Field(min_length=1)]
+    """UID of the ResourceClaim: a later claim of the same name is another one."""
+
+    devices: Annotated[
+        tuple[HeldDevice, ...],
+        Field(max_length=MAX_DEVICES, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = ()
+    """The devices it held."""
+
+
+class StageEntry(Part):
+    """When a replacement entered a stage."""
+
+    stage: Stage
+    """The stage."""
+
+    at: Time
+    """When it began."""
+
+
+class Replacement(Part):
+    """One departed pod and its successor, from the choice until the successor is healthy."""
+
+    id: Annotated[Uid, Field(min_length=1)]
+    """Identifies this replacement in the list."""
+
+    # Empty where a gated pod was found whose predecessor nobody saw: then the release counts as unproven.
+    pod_uid: Uid = ""
+    """UID of the departed pod. Empty if nobody saw it."""
+
+    pod_name: ObjectName = ""
+    """Name of the departed pod."""
+
+    node_name: ObjectName = ""
+    """The node it ran on. Empty if it was never bound."""
+
+    node_uid: Uid = ""
+    """UID of that Node object: a node that was deleted and registered again is another one."""
+
+    boot_id: Uid = ""
+    """Boot ID of that node when the pod was last seen there. Once it changes, its processes are gone."""
+
+    grace_seconds: Count | None = None
+    """The pod's own grace period: how long its containers may outlive a forced deletion."""
+
+    stage: Stage
+    """Where it stands."""
+
+    cause: Cause
+    """Rollout if we replaced the pod, Departure if it left for any other reason."""
+
+    stage_started_at: Time
+    """When this stage began."""
+
+    started_at: Time
+    """When the pod was chosen, or first seen leaving."""
+
+    released_at: Time | None = None
+    """When the devices were proven free."""
+
+    vanished_at: Time | None = None
+    """When the pod object was first seen to be gone. The wait for an unproven release counts from here."""
+
+    reason: Reason = ""
+    """What it waits for, in one word."""
+
+    message: Message = ""
+    """What it waits for: which object, since when, what to do."""
+
+    attempts: Count = 0
+    """How often the current step was tried: evictions that were refused, mostly."""
+
+    claims: Annotated[
+        tuple[HeldClaim, ...],
+        Field(
+            max_length=MAX_CLAIMS,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"]},
+        ),
+    ] = ()
+    """The departed pod's claims and the devices they held."""
+
+    proof: Proof | None = None
+    """What says that the node let go of the devices. Absent until something does."""
+
+    replacement_pod_uid: Uid = ""
+    """UID of the successor."""
+
+    replacement_pod_name: ObjectName = ""
+    """Name of the successor."""
+
+    stage_times: Annotated[
+        tuple[StageEntry, ...],
+        Field(max_length=MAX_STAGE_TIMES, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = ()
+    """When each stage so far began."""
+
+
+class StageDuration(Part):
+    """How long a replacement spent in a stage."""
+
+    stage: Stage
+    """The stage."""
+
+    seconds: Count
+    """Whole seconds spent in it."""
+
+
+class PastReplacement(Part):
+    """A replacement that ended."""
+
+    pod_name: ObjectName
+    """Name of the pod that was replaced."""
+
+    replaced_by: ObjectName = ""
+    """Name of its successor."""
+
+    proof: Proof | None = None
+    """What said that the node had let go of the devices."""
+
+    stages: Annotated[
+        tuple[StageDuration, ...],
+        Field(max_length=MAX_STAGE_TIMES, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = ()
+    """How long each stage took."""
+
+
+class PastRollout(Part):
+    """A rollout that ended."""
+
+    revision: ObjectName
+    """The revision that was rolled out."""
+
+    outcome: Outcome
+    """Completed, or Superseded by a later change."""
+
+    started_at: Time
+    """When the revision was first seen."""
+
+    finished_at: Time
+    """When the last pod was healthy, or the target changed."""
+
+    replacements: Annotated[
+        tuple[PastReplacement, ...],
+        Field(max_length=MAX_HISTORY_REPLACEMENTS, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = ()
+    """The pods that were replaced."""
+
+
+class RolloutStatus(Part):
+    """Where the rollout stands, as of observedGeneration."""
+
+    observed_generation: Generation = 0
+    """The generation of this object that the status speaks of."""
+
+    observed_workload_generation: Generation = 0
+    """The generation of the workload that the status speaks of."""
+
+    current_revision: ObjectName = ""
+    """The revision that the pods were last all at."""
+
+    update_revision: ObjectName = ""
+    """The revision that the pods are being brought to."""
+
+    replicas: Count = 0
+    """Pods the workload asks for."""
+
+    updated_replicas: Count = 0
+    """Pods at the update revision."""
+
+    ready_replicas: Count = 0
+    """Pods that are ready."""
+
+    available_replicas: Count = 0
+    """Pods that have been ready for at least the workload's minReadySeconds."""
+
+    unavailable_replicas: Count = 0
+    """Pods that the workload asks for and that are not available."""
+
+    gated_replicas: Count = 0
+    """Pods that wait at our scheduling gate."""
+
+    last_progress_time: Time | None = None
+    """When anything last moved. The progress deadline counts from here."""
+
+    replacements: Annotated[
+        tuple[Replacement, ...],
+        Field(
+            max_length=MAX_REPLACEMENTS,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]},
+        ),
+    ] = ()
+    """Replacements in flight. Do not edit: what is missing here cannot be proven released."""
+
+    history: Annotated[
+        tuple[PastRollout, ...],
+        Field(max_length=MAX_HISTORY, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = ()
+    """The last rollouts, newest first."""
+
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Field(
+            max_length=MAX_CONDITIONS,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+    ] = ()
+    """Ready, Progressing, DevicesReleased, GuardrailsMet; while true also Reconciling, Stalled, Paused."""
+
+    def to_raw(self) -> dict[str, Any]:
+        """Return the JSON value to send, with every top-level list, so that a merge patch can empty it."""
+        empty: dict[str, Any] = {
+            field.alias or name: [] if field.default == () else field.default
+            for name, field in type(self).model_fields.items()
+            if field.default is not None
+        }
+        return empty | super().to_raw()
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutObject:
+    """An AcceleratorRollout that could be read in full."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    created: datetime
+    deletion: datetime | None  # deletionTimestamp
+    finalizers: tuple[str, ...]
+    spec: RolloutSpec
+    status: RolloutStatus
+
+
+@dataclass(frozen=True, slots=True)
+class LegibleRef:
+    """The workload reference of an unreadable object; the kind may be one we do not know."""
+
+    api_version: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An AcceleratorRollout that this version cannot read, with what could be made out.
+
+    It still stands for its workload: its pods are not unreferenced. Without a legible `workload_ref` it may
+    stand for any workload of its namespace. To report it, write conditions and nothing else, so that the part
+    of the status which we could not read stays for the version that can.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    deletion: datetime | None
+    finalizers: tuple[str, ...]
+    workload_ref: LegibleRef | None
+    conditions: tuple[Condition, ...]
+    message: str  # the field, what is wrong with it, what to do

@@ -1,0 +1,133 @@
+"""Rules that a type and a bound cannot say: each as CEL for the API server and as Python, in the same words.
+
+The API server refuses what breaks a rule. The Python side serves whoever has no API server at hand, and meets
+objects that were stored under other rules than ours.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+WORKLOAD_API_VERSION: Final = "apps/v1"
+MAX_OBJECT_NAME: Final = 236  # an Event is named after its object, plus a dot and 16 digits; 253 is its limit
+
+_KINDS: Final = ("Deployment", "StatefulSet")
+_SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+
+# Second halves of messages, which both sides use.
+_VERSION_HELP: Final = f"is not supported: the workload must be of {WORKLOAD_API_VERSION}"
+_KIND_HELP: Final = "is not supported: this version drives a Deployment or a StatefulSet"
+_NAME_HELP: Final = (
+    "cannot be the name of a workload: such names have lower case letters, digits, - and . only, "
+    "and begin and end with a letter or digit"
+)
+_DEADLINE_HELP: Final = (
+    "nothing moves while a release is awaited, so the shorter deadline would hide what keeps the devices"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CelRule:
+    """One entry of `x-kubernetes-validations`."""
+
+    rule: str
+    explain: str  # CEL expression of the message
+    message: str  # shown if `explain` cannot be evaluated
+    field_path: str = ""  # of the field to blame, where that is not the one which carries the rule
+
+    def as_schema(self) -> dict[str, Any]:
+        """Return the rule as the API server wants it."""
+        path = {"fieldPath": self.field_path} if self.field_path else {}
+        return {"rule": self.rule, "messageExpression": self.explain, "message": self.message, **path}
+
+
+def validated_by(*rules: CelRule) -> dict[str, Any]:
+    """Return the schema extension that attaches the rules."""
+    return {"x-kubernetes-validations": [rule.as_schema() for rule in rules]}
+
+
+# An object answers for the gates and pauses of its workload: pointed elsewhere it would leave them behind.
+SAME_WORKLOAD: Final = CelRule(
+    rule=(
+        "self.apiVersion.split('/')[0] == oldSelf.apiVersion.split('/')[0]"
+        " && self.kind == oldSelf.kind && self.name == oldSelf.name"
+    ),
+    explain=(
+        "'workloadRef cannot be changed: this object answers for the pods of '"
+        " + oldSelf.kind + ' ' + oldSelf.name + '. For another workload create another AcceleratorRollout'"
+    ),
+    message="workloadRef cannot be changed: for another workload create another AcceleratorRollout",
+)
+
+SUPPORTED_VERSION: Final = CelRule(
+    rule=f"self == '{WORKLOAD_API_VERSION}'",
+    explain=f"""'apiVersion "' + self + '" {_VERSION_HELP}'""",
+    message=f"apiVersion must be {WORKLOAD_API_VERSION}",
+)
+
+# Not an enum in the schema: its refusal would stop the API server before the rule that explains itself.
+SUPPORTED_KIND: Final = CelRule(
+    rule=f"self in {list(_KINDS)}",
+    explain=f"""'kind "' + self + '" {_KIND_HELP}'""",
+    message="kind must be Deployment or StatefulSet",
+)
+
+POSSIBLE_NAME: Final = CelRule(
+    rule=f"self.matches(r'^{_SUBDOMAIN}$')",
+    explain=f"""'name "' + self + '" {_NAME_HELP}'""",
+    message="name cannot be the name of a workload",
+)
+
+DEADLINES_IN_ORDER: Final = CelRule(
+    rule="self.progressDeadlineSeconds >= self.release.timeoutSeconds",
+    explain=(
+        "'progressDeadlineSeconds (' + string(self.progressDeadlineSeconds)"
+        " + ') must be at least release.timeoutSeconds (' + string(self.release.timeoutSeconds)"
+        f" + '): {_DEADLINE_HELP}'"
+    ),
+    message="progressDeadlineSeconds must be at least release.timeoutSeconds",
+    field_path=".progressDeadlineSeconds",
+)
+
+OBJECT_NAME_FITS: Final = CelRule(
+    rule=f"self.metadata.name.size() <= {MAX_OBJECT_NAME}",
+    explain=(
+        "'metadata.name has ' + string(self.metadata.name.size()) + ' characters and may have "
+        f"{MAX_OBJECT_NAME}: Events about the object carry its name and a suffix'"
+    ),
+    message=f"metadata.name may have {MAX_OBJECT_NAME} characters",
+)
+
+
+def check_version(api_version: str) -> str:
+    """Return the version. Raises ValueError where SUPPORTED_VERSION refuses it."""
+    if api_version != WORKLOAD_API_VERSION:
+        message = f'apiVersion "{api_version}" {_VERSION_HELP}'
+        raise ValueError(message)
+    return api_version
+
+
+def check_kind(kind: object) -> object:
+    """Return the kind. Raises ValueError where SUPPORTED_KIND refuses it."""
+    if isinstance(kind, str) and kind not in _KINDS:
+        message = f'kind "{kind}" {_KIND_HELP}'
+        raise ValueError(message)
+    return kind
+
+
+def check_name(name: str) -> str:
+    """Return the name. Raises ValueError where POSSIBLE_NAME refuses it."""
+    if re.fullmatch(_SUBDOMAIN, name) is None:
+        message = f'name "{name}" {_NAME_HELP}'
+        raise ValueError(message)
+    return name
+
+
+def check_deadlines(progress_deadline_seconds: int, release_timeout_seconds: int) -> None:
+    """Raise ValueError where DEADLINES_IN_ORDER refuses the pair."""
+    if progress_deadline_seconds < release_timeout_seconds:
+        message = (
+            f"progressDeadlineSeconds ({progress_deadline_seconds}) must be at least "
+            f"release.timeoutSeconds ({release_timeout_seconds}): {_DEADLINE_HELP}"
+        )
+        raise ValueError(message)
