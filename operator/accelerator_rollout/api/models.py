@@ -74,8 +74,9 @@ class Proof(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a rollout ended."""
+    """How a rollout ended, if it has."""
 
+    IN_PROGRESS = "InProgress"
     COMPLETED = "Completed"
     SUPERSEDED = "Superseded"  # the template changed again before all pods were replaced
 
@@ -113,6 +114,17 @@ class WorkloadRef(_SpecPart):
     """Name of the workload."""
 
 
+class Unproven(_SpecPart):
+    """What to do about a pod that vanished without word from its kubelet."""
+
+    extra_seconds: Annotated[int, Strict(), Field(ge=0, le=86400, json_schema_extra={"format": "int32"})] = 60
+    """Seconds added to the pod's grace period before its devices count as free, counted on a Ready node only.
+
+    After a forced deletion the kubelet still gives the containers their grace period, and looks for leftovers
+    every 60 seconds. Less than that is for tests.
+    """
+
+
 class Release(_SpecPart):
     """When the devices of a departed pod count as free, and how long that may take."""
 
@@ -124,6 +136,9 @@ class Release(_SpecPart):
     When they have passed, the object is Stalled and says what keeps the devices; the gate stays closed. The
     condition clears when the devices are free.
     """
+
+    unproven: Unproven = Unproven()
+    """What to do about a pod that vanished without word from its kubelet."""
 
 
 class RolloutSpec(_SpecPart):
@@ -245,9 +260,6 @@ class Replacement(Part):
     message: Message = ""
     """What it waits for: which object, since when, what to do."""
 
-    attempts: Count = 0
-    """How often the current step was tried: evictions that were refused, mostly."""
-
     claims: Annotated[
         tuple[HeldClaim, ...],
         Field(
@@ -309,12 +321,12 @@ class PastRollout(Part):
     """The revision that was rolled out."""
 
     outcome: Outcome
-    """Completed, or Superseded by a later change."""
+    """InProgress, Completed, or Superseded by a later change."""
 
     started_at: Time
     """When the revision was first seen."""
 
-    finished_at: Time
+    finished_at: Time | None = None
     """When the last pod was healthy, or the target changed."""
 
     replacements: Annotated[
@@ -332,6 +344,9 @@ class RolloutStatus(Part):
 
     observed_workload_generation: Generation = 0
     """The generation of the workload that the status speaks of."""
+
+    adopted_at: Time | None = None
+    """When this object was first seen. Pods older than that have no predecessor that could have been missed."""
 
     current_revision: ObjectName = ""
     """The revision that the pods were last all at."""

@@ -22,7 +22,7 @@ _SHOWN_INPUT: Final = 80  # characters of the offending value
 
 
 def parse(raw: object) -> RolloutObject | Unreadable:
-    """Read one object. Never raises: what cannot be read comes back as Unreadable, with the field to blame."""
+    """Read one object. Never raises: what cannot be read comes back as Unreadable, naming the field."""
     problems: list[str] = []
     meta = _mapping(_get(raw, "metadata"))
     api_version = _get(raw, "apiVersion")
