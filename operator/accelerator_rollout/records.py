@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from accelerator_rollout.api.models import RolloutObject, Unreadable
+from accelerator_rollout.api.models import RolloutObject, Unreadable, WorkloadKind
 
 
 class Phase(StrEnum):
@@ -21,13 +21,6 @@ class Phase(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     UNKNOWN = "Unknown"
-
-
-class WorkloadKind(StrEnum):
-    """Workload kinds this version can drive."""
-
-    DEPLOYMENT = "Deployment"
-    STATEFUL_SET = "StatefulSet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +55,9 @@ class PodRecord:
     resource_version: str
     created: datetime
     owner: Owner | None
-    revision: str  # label pod-template-hash (Deployment) or controller-revision-hash (StatefulSet); "" without
+    revision: (
+        str  # label pod-template-hash (Deployment) or controller-revision-hash (StatefulSet); "" without
+    )
     node: str  # "" while not bound
     phase: Phase
     gates: tuple[str, ...]
@@ -76,7 +71,9 @@ class PodRecord:
     # The terminal phase was written by the kubelet (field manager of status.phase), which unprepares first.
     kubelet_terminal: bool
     containers_terminated: bool  # every container status is terminated (or there never was a container)
-    by_pod_gc: bool  # condition DisruptionTarget with reason DeletionByPodGC: an end nobody on the node confirmed
+    by_pod_gc: (
+        bool  # condition DisruptionTarget with reason DeletionByPodGC: an end nobody on the node confirmed
+    )
     finalizers: tuple[str, ...] = ()
     waiting_reason: str = ""  # of the first container that waits, e.g. ImagePullBackOff
     waiting_message: str = ""

@@ -26,10 +26,12 @@ from accelerator_rollout.decide.actions import (
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.records import (
     ClaimRecord,
+    DeploymentRecord,
     Device,
     PodRecord,
     ReplicaSetRecord,
     SliceRecord,
+    StatefulSetRecord,
     TaintRuleRecord,
     Workload,
 )
@@ -94,11 +96,17 @@ def reads_for(action: Action, snapshot: Snapshot) -> tuple[Read, ...]:
     """Return what must be read afresh before `action`; empty where the write's own preconditions are enough."""
     match action:
         case OpenGate():
-            return (ReadPod(action.pod_name), ReadWorkload(), *_release_reads(action.predecessor_uid, snapshot))
+            return (
+                ReadPod(action.pod_name),
+                ReadWorkload(),
+                *_release_reads(action.predecessor_uid, snapshot),
+            )
         case EvictPod():
             return (ReadWorkload(), ReadPod(action.pod_name))
         case UnpauseDeployment():
-            sets = tuple(ReadReplicaSet(r.name) for r in snapshot.replica_sets if r.replicas or r.status_replicas)
+            sets = tuple(
+                ReadReplicaSet(r.name) for r in snapshot.replica_sets if r.replicas or r.status_replicas
+            )
             victims = tuple(ReadPod(p.name) for p in snapshot.pods if p.uid == action.victim_uid)
             return (ReadWorkload(), *sets, *victims)
         case PauseDeployment() | UnmanageDeployment() | ManageDeployment():
@@ -138,7 +146,7 @@ def merge(snapshot: Snapshot, results: Mapping[Read, Result]) -> Snapshot:
     for read, result in results.items():
         match read:
             case ReadWorkload():
-                fresh = replace(fresh, workload=_expect(result, Workload))
+                fresh = replace(fresh, workload=_workload(result))
             case ReadReplicaSet(name):
                 sets.pop(name, None)
                 if (replica_set := _expect(result, ReplicaSetRecord)) is not None:
@@ -178,6 +186,14 @@ def _holders(
             if use.device in holders:
                 holders[use.device].append(claim)
     return {device: tuple(held) for device, held in holders.items()}
+
+
+def _workload(result: Result) -> Workload | None:
+    return (
+        _expect(result, DeploymentRecord)
+        if isinstance(result, DeploymentRecord)
+        else _expect(result, StatefulSetRecord)
+    )
 
 
 def _expect(result: Result, kind: type[T]) -> T | None:

@@ -1,0 +1,93 @@
+"""May we drive this workload at all: what its owner must change first, if anything.
+
+A refusal stops disruption, never an opening that safety allows: a pod that waits at our gate is ours to answer for.
+"""
+
+from accelerator_rollout.decide.reasons import Refusal, Waiting
+from accelerator_rollout.decide.snapshot import GateSource, Snapshot
+from accelerator_rollout.names import GATE, GATE_LABEL, GATE_LABEL_VALUE
+from accelerator_rollout.records import Template
+from accelerator_rollout.workloads.base import Driver, NotNow, Refused
+
+
+def conflict(snapshot: Snapshot) -> Refused | None:
+    """Return that an older AcceleratorRollout names the same workload: the older acts, the younger does nothing."""
+    me = snapshot.rollout
+    older = [r for r in snapshot.rivals if (r.created, r.uid) < (me.created, me.uid)]
+    if not older:
+        return None
+    first = min(older, key=lambda r: (r.created, r.uid))
+    ref = me.spec.workload_ref
+    return Refused(
+        Refusal.WORKLOAD_CONFLICT,
+        f"AcceleratorRollout {first.name} already manages {ref.kind} {ref.name}. Delete one of the two",
+    )
+
+
+def refusal(snapshot: Snapshot, driver: Driver | None) -> Refused | None:
+    """Return why the workload cannot be driven as it is; None if it can, or if that is still being found out."""
+    ref = snapshot.rollout.spec.workload_ref
+    if snapshot.workload is None or driver is None:
+        return Refused(
+            Refusal.WORKLOAD_NOT_FOUND,
+            f"{ref.kind} {ref.name} does not exist in namespace {snapshot.rollout.namespace}. "
+            "Create it, or correct spec.workloadRef in a new object",
+        )
+    template = snapshot.workload.template
+    what = f"{ref.kind} {ref.name}"
+    return driver.refusal() or _claims(template, what) or _gates(template, what, snapshot)
+
+
+def _claims(template: Template, what: str) -> Refused | None:
+    if not template.claims:
+        return Refused(
+            Refusal.NO_DEVICE_CLAIMS,
+            f"the pod template of {what} has no resourceClaims: there are no devices whose release could be proven. "
+            "Ask for devices by a ResourceClaimTemplate, or leave the update to the workload's own controller",
+        )
+    named = next((c for c in template.claims if c.named), None)
+    if named is not None:
+        return Refused(
+            Refusal.NAMED_CLAIMS,
+            f"the pod template of {what} uses the named ResourceClaim {named.claim_name} (entry {named.name}), which "
+            "all its pods share: replacing one frees nothing. Use a resourceClaimTemplateName",
+        )
+    return None
+
+
+def _gates(template: Template, what: str, snapshot: Snapshot) -> Refused | None:
+    if GATE in template.gates:
+        return None
+    by_label = template.labels.get(GATE_LABEL) == GATE_LABEL_VALUE
+    probe = snapshot.gate_probe
+    if by_label and (probe is None or probe.template_digest != template.digest):
+        return None  # being found out
+    if by_label and probe is not None and probe.source is not GateSource.NONE:
+        return None
+    fix = f"Add schedulingGates: [{{name: {GATE}}}] to its pod template"
+    if by_label:
+        return Refused(
+            Refusal.PODS_NOT_GATED,
+            f"the pod template of {what} has the label {GATE_LABEL}, but a pod made from it carries no gate: the "
+            f"admission policy is not installed or does not match. Install it (deploy/admission), or: {fix}",
+        )
+    return Refused(
+        Refusal.PODS_NOT_GATED,
+        f"the pods of {what} carry no gate, so a replacement would schedule before its predecessor's devices are "
+        f"free. {fix}, or label the template {GATE_LABEL}={GATE_LABEL_VALUE} where the admission policy is installed",
+    )
+
+
+def gate_unknown(snapshot: Snapshot) -> NotNow | None:
+    """Return that nobody knows yet whether pods of the template come gated by our policy."""
+    workload = snapshot.workload
+    if workload is None or GATE in workload.template.gates:
+        return None
+    probe = snapshot.gate_probe
+    if probe is not None and probe.template_digest == workload.template.digest:
+        if probe.source is GateSource.UNKNOWN:
+            return NotNow(
+                Waiting.GATE_UNKNOWN, f"whether new pods are gated could not be found out: {probe.detail}"
+            )
+        return None
+    return NotNow(Waiting.GATE_UNKNOWN, "whether new pods are gated is being found out by a dry-run pod")

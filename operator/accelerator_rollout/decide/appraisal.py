@@ -1,0 +1,86 @@
+"""One replacement judged: its entry brought up to date, its verdict and where it stands."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from accelerator_rollout.api.models import Replacement, Stage, StageEntry
+from accelerator_rollout.decide.departures import departed, gated
+from accelerator_rollout.decide.outcome import ReleaseTime
+from accelerator_rollout.decide.release import Verdict, judge
+from accelerator_rollout.decide.snapshot import Snapshot
+from accelerator_rollout.decide.stages import Standing, after_release, before_release
+from accelerator_rollout.records import PodRecord
+
+MAX_STAGE_TIMES = 12  # as bounded in the schema
+
+
+@dataclass(frozen=True, slots=True)
+class Appraisal:
+    """`verdict` is None where none is due: the pod has not left, or its successor has the devices already."""
+
+    entry: Replacement
+    standing: Standing
+    verdict: Verdict | None
+    successor: PodRecord | None
+    left: bool
+
+    @property
+    def unreleased(self) -> bool:
+        """Whether the pod has left and its devices are not proven free."""
+        return self.verdict is not None and not self.verdict.released
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to wait for."""
+        return self.standing.stage is Stage.DONE
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether it is past the point of no return and not done."""
+        return self.left and not self.done
+
+
+def appraise(entry: Replacement, snapshot: Snapshot, min_ready_seconds: int, now: datetime) -> Appraisal:
+    """Judge one entry of the list."""
+    pod = next((p for p in snapshot.pods if p.uid == entry.pod_uid), None)
+    if pod is not None and not departed(pod):
+        return Appraisal(entry, Standing(Stage.SELECTED, entry.reason, entry.message), None, None, left=False)
+    successor = next((p for p in snapshot.pods if p.uid == entry.replacement_pod_uid and p.live), None)
+    has_devices = successor is not None and not gated(successor) and entry.released_at is not None
+    verdict = None if has_devices else judge(entry, snapshot, now)
+    standing = (before_release(verdict) if verdict else None) or after_release(
+        successor, min_ready_seconds, now
+    )
+    if verdict is not None:
+        released = (entry.released_at or now) if verdict.released else None
+        entry = entry.model_copy(update={"proof": verdict.proof, "released_at": released})
+    return Appraisal(entry, standing, verdict, successor, left=True)
+
+
+def restage(entry: Replacement, standing: Standing, now: datetime) -> Replacement:
+    """Return the entry at the stage of `standing`, with the time of the change if there is one."""
+    update: dict[str, object] = {
+        "reason": standing.reason,
+        "message": standing.message,
+        "stage": standing.stage,
+    }
+    if entry.stage is not standing.stage:
+        update["stage_started_at"] = now
+        times = (*entry.stage_times, StageEntry(stage=standing.stage, at=now))
+        update["stage_times"] = times[-MAX_STAGE_TIMES:]
+    return entry.model_copy(update=update)
+
+
+def release_times(
+    before: tuple[Replacement, ...], appraisals: tuple[Appraisal, ...], now: datetime
+) -> tuple[ReleaseTime, ...]:
+    """Return the releases that were proven in this decision, once per driver."""
+    known = {e.id for e in before if e.released_at is not None}
+    times = []
+    for a in appraisals:
+        if a.entry.released_at is None or a.entry.id in known:
+            continue
+        seconds = (now - a.entry.started_at).total_seconds()
+        drivers = sorted({d.driver for c in a.entry.claims for d in c.devices})
+        times.extend(ReleaseTime(driver, seconds, str(a.entry.proof)) for driver in drivers)
+    return tuple(times)

@@ -1,0 +1,244 @@
+"""Keep the list of replacements true: who left, what they held, and who succeeds whom.
+
+Every departure counts, whatever caused it: a deletion of ours, a crash, a drain, a scale-down. A departed pod stays on
+the list until its devices are proven free and its successor (if the workload wants one) is healthy.
+
+What if the process dies, or an event was missed? The list is stored before anything is touched, so a restarted operator
+finds what was in flight; a gated pod whose predecessor nobody saw gets an entry without a pod, whose release is
+unproven from first sight. Nothing is concluded from an absent entry.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from accelerator_rollout.api.models import (
+    Cause,
+    HeldClaim,
+    HeldDevice,
+    Replacement,
+    Stage,
+    StageEntry,
+)
+from accelerator_rollout.decide.snapshot import Snapshot
+from accelerator_rollout.names import GATE
+from accelerator_rollout.records import PodRecord, StatefulSetRecord
+
+UNKNOWN_PREFIX = "unknown-"  # id of an entry without a known pod: this and the UID of the gated pod
+
+
+def gated(pod: PodRecord) -> bool:
+    """Whether our gate keeps the pod from the scheduler."""
+    return GATE in pod.gates
+
+
+def departed(pod: PodRecord) -> bool:
+    """Whether the pod has left its workload, or is leaving."""
+    return pod.terminating or pod.terminal
+
+
+def record(pod: PodRecord, snapshot: Snapshot, cause: Cause, stage: Stage, now: datetime) -> Replacement:
+    """Return a new entry for `pod`, with all that cannot be seen again once it is gone."""
+    node = snapshot.nodes.get(pod.node)
+    return Replacement(
+        id=pod.uid,
+        pod_uid=pod.uid,
+        pod_name=pod.name,
+        node_name=pod.node,
+        node_uid=node.uid if node else "",
+        boot_id=node.boot_id if node else "",
+        grace_seconds=pod.grace_seconds,
+        stage=stage,
+        cause=cause,
+        stage_started_at=now,
+        started_at=now,
+        claims=_held(pod, snapshot),
+        stage_times=(StageEntry(stage=stage, at=now),),
+    )
+
+
+def _held(pod: PodRecord, snapshot: Snapshot) -> tuple[HeldClaim, ...]:
+    """Return the pod's claims with the devices they hold now; administrative access holds nothing (KEP-5018)."""
+    held = []
+    for entry in pod.claims:
+        claim = snapshot.claims.get(entry.claim_name or "")
+        if claim is None or (claim.owner_pod_uid and claim.owner_pod_uid != pod.uid):
+            continue
+        devices = tuple(
+            HeldDevice(driver=u.device.driver, pool=u.device.pool, device=u.device.name, share_id=u.share_id)
+            for u in claim.uses or ()
+            if not u.admin
+        )
+        held.append(HeldClaim(name=claim.name, uid=claim.uid, devices=devices))
+    return tuple(held)
+
+
+def track(snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:
+    """Return the stored entries brought up to date, and an entry for every departure that has none.
+
+    Entries of pods that have not left (Selected) are kept as they are; `plan` decides about those anew.
+    """
+    pods = {p.uid: p for p in snapshot.pods}
+    vanished = {v.pod.uid: v for v in snapshot.vanished}
+    entries = {e.id: e for e in snapshot.rollout.status.replacements}
+    for leaving in sorted(filter(departed, snapshot.pods), key=_age):
+        if leaving.uid not in entries and _matters(leaving, snapshot):
+            entries[leaving.uid] = record(leaving, snapshot, Cause.DEPARTURE, Stage.TERMINATING, now)
+    for gone in snapshot.vanished:
+        if gone.pod.uid not in entries and gone.pod.bound:
+            entry = record(gone.pod, snapshot, Cause.DEPARTURE, Stage.RELEASING, now)
+            entries[entry.id] = entry.model_copy(update={"vanished_at": gone.at})
+    updated = []
+    for entry in entries.values():
+        pod = pods.get(entry.pod_uid)
+        if pod is not None:
+            updated.append(_refreshed(entry, pod, snapshot))
+        elif entry.vanished_at is None:
+            at = vanished[entry.pod_uid].at if entry.pod_uid in vanished else now
+            updated.append(entry.model_copy(update={"vanished_at": at}))
+        else:
+            updated.append(entry)
+    return _attribute(updated, snapshot, pods)
+
+
+def _matters(pod: PodRecord, snapshot: Snapshot) -> bool:
+    """Whether a leaving pod can have held a device: a gated pod never does."""
+    if pod.bound:
+        return True
+    names = {c.claim_name for c in pod.claims}
+    return any(name in names and claim.uses is not None for name, claim in snapshot.claims.items())
+
+
+def _refreshed(entry: Replacement, pod: PodRecord, snapshot: Snapshot) -> Replacement:
+    """Note what a pod got after it was recorded: a node, claims, devices. What was noted is never forgotten."""
+    known = {c.uid: c for c in entry.claims}
+    for claim in _held(pod, snapshot):
+        if claim.devices or claim.uid not in known:
+            known[claim.uid] = claim
+    update: dict[str, object] = {"claims": tuple(known.values())}
+    node = snapshot.nodes.get(pod.node)
+    if pod.bound and not entry.node_name:
+        update["node_name"] = pod.node
+    if node is not None and not entry.boot_id:
+        update |= {"node_uid": node.uid, "boot_id": node.boot_id}
+    changed = {key: value for key, value in update.items() if getattr(entry, key) != value}
+    return entry.model_copy(update=changed) if changed else entry
+
+
+def _attribute(
+    entries: list[Replacement], snapshot: Snapshot, pods: dict[str, PodRecord]
+) -> tuple[Replacement, ...]:
+    """Attribute a departure during our step to the step: a Deployment may choose another pod than we expected."""
+
+    def waits(entry: Replacement) -> bool:
+        pod = pods.get(entry.pod_uid)
+        return entry.stage is Stage.SELECTED and pod is not None and not departed(pod)
+
+    expected = [e for e in entries if waits(e)]
+    if not expected or isinstance(snapshot.workload, StatefulSetRecord):
+        return tuple(entries)
+    stored = {e.id for e in snapshot.rollout.status.replacements}
+    surprise = next((e for e in entries if e.id not in stored), None)
+    if surprise is None:
+        return tuple(entries)
+    taken = surprise.model_copy(update={"cause": Cause.ROLLOUT, "started_at": expected[0].started_at})
+    return tuple(taken if e is surprise else e for e in entries if e is not expected[0])
+
+
+def match(entries: Iterable[Replacement], snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:
+    """Return the entries linked to their successors, and one more for each gated pod of unknown descent.
+
+    A StatefulSet's pod succeeds its namesake, a Deployment's oldest gated pod the oldest departure. A link stays as
+    long as the successor lives.
+    """
+    pods = {p.uid: p for p in snapshot.pods}
+    linked: list[Replacement] = []
+    for entry in entries:
+        successor = pods.get(entry.replacement_pod_uid)
+        if entry.replacement_pod_uid and (successor is None or departed(successor)):
+            if entry.released_at is not None and _was_open(entry, snapshot):
+                continue  # its successor got the devices and has an entry of its own
+            entry = entry.model_copy(update={"replacement_pod_uid": "", "replacement_pod_name": ""})  # noqa: PLW2901
+        linked.append(entry)
+    free = _unclaimed(linked, snapshot)
+    result: list[Replacement] = []
+    for entry in sorted(linked, key=lambda e: (e.started_at, e.id)):
+        if entry.replacement_pod_uid or not _has_left(entry, pods):
+            result.append(entry)
+            continue
+        heir = _heir(entry, free, snapshot)
+        if heir is None:
+            result.append(entry)
+        else:
+            free.remove(heir)
+            result.append(_linked(entry, heir))
+    orphans = [pod for pod in free if gated(pod) and not _known_to_be_new(pod, snapshot)]
+    return (*(e for e in result if not _moot(e, pods)), *(_unknown(pod, snapshot, now) for pod in orphans))
+
+
+def _was_open(entry: Replacement, snapshot: Snapshot) -> bool:
+    """Whether the former successor may have taken devices, as far as we can know."""
+    seen = [p for p in snapshot.pods if p.uid == entry.replacement_pod_uid]
+    seen += [v.pod for v in snapshot.vanished if v.pod.uid == entry.replacement_pod_uid]
+    if seen:
+        return any(not gated(p) for p in seen)
+    return entry.stage in (Stage.SCHEDULING, Stage.PREPARING, Stage.WARMING_UP, Stage.SOAKING, Stage.DONE)
+
+
+def _has_left(entry: Replacement, pods: dict[str, PodRecord]) -> bool:
+    pod = pods.get(entry.pod_uid)
+    return pod is None or departed(pod)
+
+
+def _unclaimed(entries: Iterable[Replacement], snapshot: Snapshot) -> list[PodRecord]:
+    """Return the live pods that succeed nobody yet, oldest first."""
+    taken = {e.replacement_pod_uid for e in entries} | {e.pod_uid for e in entries}
+    return sorted((p for p in snapshot.pods if p.live and p.uid not in taken), key=_age)
+
+
+def _heir(entry: Replacement, free: list[PodRecord], snapshot: Snapshot) -> PodRecord | None:
+    if entry.id.startswith(UNKNOWN_PREFIX):
+        return next((p for p in free if entry.id == UNKNOWN_PREFIX + p.uid), None)
+    if isinstance(snapshot.workload, StatefulSetRecord):
+        return next((p for p in free if p.name == entry.pod_name), None)
+    return next((p for p in free if gated(p)), None)
+
+
+def _moot(entry: Replacement, pods: dict[str, PodRecord]) -> bool:
+    """Whether an entry of unknown descent has lost the pod it was made for."""
+    return entry.id.startswith(UNKNOWN_PREFIX) and entry.id.removeprefix(UNKNOWN_PREFIX) not in pods
+
+
+def _known_to_be_new(pod: PodRecord, snapshot: Snapshot) -> bool:
+    """Whether a gated pod certainly succeeds nobody whose departure we missed.
+
+    Either we watched without a gap since before it was created (then its predecessor would have an entry), or it is
+    older than our first sight of the workload. API times have whole seconds, so "after" asks for a later second.
+    """
+    watched = snapshot.watched_since
+    if watched is not None and pod.created > watched:
+        return True
+    adopted = snapshot.rollout.status.adopted_at
+    return adopted is not None and pod.created <= adopted
+
+
+def _unknown(pod: PodRecord, snapshot: Snapshot, now: datetime) -> Replacement:
+    grace = snapshot.workload.template.grace_seconds if snapshot.workload else pod.grace_seconds
+    entry = Replacement(
+        id=UNKNOWN_PREFIX + pod.uid,
+        grace_seconds=max(grace, pod.grace_seconds),
+        stage=Stage.RELEASING,
+        cause=Cause.DEPARTURE,
+        stage_started_at=now,
+        started_at=now,
+        vanished_at=now,
+        stage_times=(StageEntry(stage=Stage.RELEASING, at=now),),
+    )
+    return _linked(entry, pod)
+
+
+def _linked(entry: Replacement, pod: PodRecord) -> Replacement:
+    return entry.model_copy(update={"replacement_pod_uid": pod.uid, "replacement_pod_name": pod.name})
+
+
+def _age(pod: PodRecord) -> tuple[datetime, str]:
+    return pod.created, pod.name

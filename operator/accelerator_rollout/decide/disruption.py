@@ -1,0 +1,134 @@
+"""Which pod to replace next, or why none now.
+
+S5: a healthy pod is replaced only while every pod is available and the last replacement is healthy. A pod that is
+already down costs nobody anything more, so it goes first and is exempt, one at a time.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from accelerator_rollout.decide.actions import Action
+from accelerator_rollout.decide.admission import gate_unknown
+from accelerator_rollout.decide.appraisal import Appraisal
+from accelerator_rollout.decide.budget import MAX_UNAVAILABLE, available
+from accelerator_rollout.decide.reasons import Waiting
+from accelerator_rollout.decide.snapshot import Snapshot
+from accelerator_rollout.records import PodRecord
+from accelerator_rollout.workloads.base import Driver, NotNow
+
+RETRY_SECONDS = 10  # after an eviction was turned down
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The pod to replace and how. No actions: its controller is about to do it by itself."""
+
+    victim: PodRecord
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Why the next pod is not replaced now. `victim` is set where one pod in particular is blocked."""
+
+    why: NotNow
+    victim: PodRecord | None = None
+    due: datetime | None = None
+
+
+def next_step(
+    snapshot: Snapshot, driver: Driver, appraisals: tuple[Appraisal, ...], now: datetime
+) -> Step | Blocked | None:
+    """Return the next replacement, why there is none, or None if every pod is where it should be."""
+    behind = driver.behind()
+    if behind is not None:
+        return Blocked(behind)
+    live = [p for p in snapshot.pods if p.live]
+    stale = [p for p in live if not driver.updated(p)]
+    if not stale:
+        return None
+    if snapshot.rollout.spec.paused:
+        return Blocked(NotNow(Waiting.PAUSED, "spec.paused is true: no further replacement is started"))
+    waits = driver.held_back() or gate_unknown(snapshot)
+    if waits is not None:
+        return Blocked(waits)
+    victim = _victim(snapshot, driver, appraisals, stale, now)
+    if isinstance(victim, NotNow):
+        return Blocked(victim)
+    refused = next((r for r in snapshot.refused if r.pod_uid == victim.uid), None)
+    if refused is not None:
+        due = refused.at + timedelta(seconds=RETRY_SECONDS)
+        if now < due:
+            return Blocked(NotNow(Waiting.BLOCKED_BY_PDB, refused.message), victim, due)
+    if victim.ready:
+        budget = _budget(snapshot, victim)
+        if budget is not None:
+            return Blocked(budget, victim)
+    actions = driver.replace(victim)
+    return Blocked(actions) if isinstance(actions, NotNow) else Step(victim, actions)
+
+
+def _victim(
+    snapshot: Snapshot,
+    driver: Driver,
+    appraisals: tuple[Appraisal, ...],
+    stale: list[PodRecord],
+    now: datetime,
+) -> PodRecord | NotNow:
+    min_ready = snapshot.workload.min_ready_seconds if snapshot.workload else 0
+    chosen = {a.entry.pod_uid for a in appraisals if not a.left}
+    broken = [p for p in stale if not available(p, min_ready, now)]
+    in_flight = [a for a in appraisals if a.in_flight]
+    if broken:
+        # A successor that is itself of an old revision, or broken by it, is replaced in its turn.
+        followers = [p for p in broken if any(a.entry.replacement_pod_uid == p.uid for a in in_flight)]
+        pool = followers or broken
+        victim = _stick(pool, chosen) or driver.choose(tuple(pool))
+        others = [a for a in in_flight if a.entry.replacement_pod_uid != victim.uid]
+        return _busy(others) if len(others) >= MAX_UNAVAILABLE else victim
+    if in_flight:
+        return _busy(in_flight)
+    down = [p for p in snapshot.pods if p.live and not available(p, min_ready, now)]
+    replicas = snapshot.workload.replicas if snapshot.workload else 0
+    missing = replicas - sum(p.live for p in snapshot.pods)
+    if len(down) + max(0, missing) >= MAX_UNAVAILABLE:
+        names = ", ".join(sorted(p.name for p in down)) or f"{missing} that do not exist yet"
+        return NotNow(
+            Waiting.PODS_UNAVAILABLE,
+            f"pods are down already: {names}. Replacing another would exceed {MAX_UNAVAILABLE}",
+        )
+    return _stick(stale, chosen) or driver.choose(tuple(stale))
+
+
+def _stick(pool: Iterable[PodRecord], chosen: set[str]) -> PodRecord | None:
+    """Keep to the pod that is recorded as chosen, so that a second look does not choose a second one."""
+    return next((p for p in pool if p.uid in chosen), None)
+
+
+def _busy(others: list[Appraisal]) -> NotNow:
+    entry = others[0].entry
+    who = entry.pod_name or entry.replacement_pod_name
+    return NotNow(Waiting.PODS_UNAVAILABLE, f"the replacement of pod {who} is not finished")
+
+
+def _budget(snapshot: Snapshot, victim: PodRecord) -> NotNow | None:
+    """Return the PodDisruptionBudget that forbids taking a ready pod down. The snapshot has those that match."""
+    if len(snapshot.budgets) > 1:
+        names = ", ".join(sorted(b.name for b in snapshot.budgets))
+        return NotNow(
+            Waiting.BLOCKED_BY_PDB,
+            f"pod {victim.name} matches more than one PodDisruptionBudget ({names}), which the eviction API does not "
+            "support. Leave one",
+        )
+    for budget in snapshot.budgets:
+        if budget.observed_generation < budget.generation:
+            return NotNow(
+                Waiting.CONTROLLER_BEHIND, f"PodDisruptionBudget {budget.name} has not been evaluated yet"
+            )
+        if budget.disruptions_allowed < 1:
+            return NotNow(
+                Waiting.BLOCKED_BY_PDB,
+                f"PodDisruptionBudget {budget.name} allows no disruption now, so pod {victim.name} stays",
+            )
+    return None

@@ -1,0 +1,70 @@
+"""Which gates may open now, and what keeps the others closed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from accelerator_rollout.decide.actions import OpenGate
+from accelerator_rollout.decide.appraisal import Appraisal
+from accelerator_rollout.decide.budget import holders, limit
+from accelerator_rollout.decide.departures import gated
+from accelerator_rollout.decide.reasons import Waiting
+from accelerator_rollout.decide.snapshot import Snapshot
+from accelerator_rollout.records import PodRecord
+from accelerator_rollout.workloads.base import Driver, NotNow
+
+
+@dataclass(frozen=True, slots=True)
+class Openings:
+    """The gates to open, and per gated pod (by UID) why it has to wait although its own predecessor is released."""
+
+    actions: tuple[OpenGate, ...]
+    blocked: dict[str, NotNow]
+
+
+def openings(snapshot: Snapshot, driver: Driver, appraisals: Iterable[Appraisal], doomed: str) -> Openings:
+    """Return the openings that S1 to S3 allow, oldest pod first. `doomed` is the UID of a pod about to be replaced."""
+    all_of_them = tuple(appraisals)
+    by_successor = {a.entry.replacement_pod_uid: a for a in all_of_them if a.entry.replacement_pod_uid}
+    exposed = [a for a in all_of_them if a.verdict is not None and a.verdict.exposed]
+    used = holders(snapshot, (a.entry for a in all_of_them if a.unreleased))
+    most = limit(snapshot)
+    actions: list[OpenGate] = []
+    blocked: dict[str, NotNow] = {}
+    for pod in sorted((p for p in snapshot.pods if p.live and gated(p)), key=lambda p: (p.created, p.name)):
+        own = by_successor.get(pod.uid)
+        if pod.uid == doomed or (own is not None and own.unreleased):
+            continue
+        why = _exposed(exposed) or driver.open_blocked(pod) or _no_room(used, most)
+        if why is not None:
+            blocked[pod.uid] = why
+            continue
+        actions.append(OpenGate(pod.name, pod.uid, own.entry.pod_uid if own else ""))
+        used += 1
+    return Openings(tuple(actions), blocked)
+
+
+def _exposed(exposed: list[Appraisal]) -> NotNow | None:
+    """Any pod that opens now could get the device that looks free and is not proven so."""
+    if not exposed:
+        return None
+    entry = exposed[0].entry
+    whose = f"pod {entry.pod_name}" if entry.pod_name else "an unknown pod"
+    return NotNow(
+        Waiting.OTHER_RELEASE_UNPROVEN,
+        f"the devices of {whose} look free, but nothing proves that its node let go of them: "
+        "a pod that opens now could get them",
+    )
+
+
+def _no_room(used: int, most: int) -> NotNow | None:
+    if used < most:
+        return None
+    return NotNow(
+        Waiting.DEVICE_BUDGET,
+        f"{used} device sets are held, may be taken or are not proven free, and the workload may use {most}",
+    )
+
+
+def waiting_pods(pods: Iterable[PodRecord]) -> int:
+    """Return how many live pods wait at our gate."""
+    return sum(p.live and gated(p) for p in pods)

@@ -1,0 +1,427 @@
+"""From one snapshot to one plan: the whole decision, as a pure function.
+
+The order of thought:
+
+1. Unknown state: do nothing. A younger rival: do nothing. A new object: note when it was seen, add the finalizer, stop.
+2. Bring the list of departures up to date, link successors, judge each release.
+3. Choose the next pod to replace, or say why none (`disruption`).
+4. Open the gates that S1 to S3 allow (`openings`), refused or paused or not.
+5. Keep the workload under control between steps (`workloads`).
+6. Tell it in the status, from live pods and never from counters, so that a scale, a rollback or a second change in the
+   middle just changes the target.
+
+The executor calls `plan` again over fresh reads before each action and acts only if the action comes out again.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from accelerator_rollout.api.models import Cause, Replacement, RolloutStatus, Stage
+from accelerator_rollout.decide import history
+from accelerator_rollout.decide.actions import Action, AddFinalizer, EvictPod, ProbeGate, UnpauseDeployment
+from accelerator_rollout.decide.admission import conflict, gate_unknown, refusal
+from accelerator_rollout.decide.appraisal import Appraisal, appraise, release_times, restage
+from accelerator_rollout.decide.budget import available
+from accelerator_rollout.decide.conditions import Late, Picture, conditions, unknown
+from accelerator_rollout.decide.departures import match, record, track
+from accelerator_rollout.decide.disruption import Blocked, Step, next_step
+from accelerator_rollout.decide.going_away import going_away
+from accelerator_rollout.decide.openings import Openings, openings, waiting_pods
+from accelerator_rollout.decide.outcome import EventType, Notice, Plan, StageTime
+from accelerator_rollout.decide.reasons import Overdue, Refusal, Waiting
+from accelerator_rollout.decide.snapshot import Freshness, Snapshot
+from accelerator_rollout.decide.stages import Standing
+from accelerator_rollout.guardrails.rules import Finding, findings
+from accelerator_rollout.names import FINALIZER
+from accelerator_rollout.workloads import driver_for
+from accelerator_rollout.workloads.base import Driver, NotNow, Refused
+
+_REFUSALS: Final = frozenset(str(r) for r in Refusal)
+_STILL: Final = frozenset(
+    (Waiting.PAUSED, Waiting.PAUSED_BY_USER)
+)  # time spent so counts towards no deadline
+
+
+def plan(snapshot: Snapshot, now: datetime) -> Plan:
+    """Return what to do now, the status to store, and when to look again even if nothing happens."""
+    rollout = snapshot.rollout
+    status = rollout.status
+    if snapshot.freshness is Freshness.SYNCING:
+        return Plan((), status, record_first=False, next_due=None)
+    if snapshot.freshness is not Freshness.FRESH:
+        why = "; ".join(f"{what}: {why}" for what, why in sorted(snapshot.unreadable.items()))
+        told = unknown(status.conditions, rollout.generation, why or "the last full read is too old", now)
+        return Plan((), _with(status, conditions=told), record_first=False, next_due=None)
+    driver = driver_for(snapshot)
+    if rollout.deletion is not None:
+        return going_away(snapshot, driver, now)
+    rival = conflict(snapshot)
+    if rival is not None:
+        return _refused_only(snapshot, rival, now)
+    if driver is not None and FINALIZER not in rollout.finalizers:
+        return _adopt(snapshot, now)
+    return _Decision(snapshot, driver, now).plan()
+
+
+def _adopt(snapshot: Snapshot, now: datetime) -> Plan:
+    """First sight. A status without this note beside a finalizer means that a status was lost."""
+    status = snapshot.rollout.status
+    if status.adopted_at is None:
+        status = _with(status, adopted_at=now)
+    actions = (AddFinalizer(snapshot.rollout.uid),)
+    return Plan(actions, status, record_first=True, next_due=None)
+
+
+def _refused_only(snapshot: Snapshot, refused: Refused, now: datetime) -> Plan:
+    rollout = snapshot.rollout
+    picture = Picture(
+        generation=rollout.generation,
+        complete=False,
+        paused=rollout.spec.paused,
+        summary="",
+        refused=refused,
+        late=None,
+        idle=None,
+        appraisals=(),
+        findings=(),
+    )
+    told = conditions(rollout.status.conditions, picture, now)
+    status = _with(rollout.status, observed_generation=rollout.generation, conditions=told)
+    return Plan((), status, record_first=False, next_due=None)
+
+
+def _with(status: RolloutStatus, **update: object) -> RolloutStatus:
+    return status.model_copy(update=update)
+
+
+class _Decision:
+    """The working state of one decision; lives only while `plan` runs."""
+
+    def __init__(self, snapshot: Snapshot, driver: Driver | None, now: datetime) -> None:
+        self.snapshot = snapshot
+        self.driver = driver
+        self.now = now
+        self.workload = snapshot.workload
+        self.min_ready = self.workload.min_ready_seconds if self.workload else 0
+        self.refused = refusal(snapshot, driver)
+        entries = match(track(snapshot, now), snapshot, now)
+        self.appraisals = tuple(appraise(e, snapshot, self.min_ready, now) for e in entries)
+        self.step = self._step()
+        self.openings = self._openings()
+
+    def plan(self) -> Plan:
+        """Return the plan."""
+        actions = (*self._upkeep(), *self.openings.actions, *self._probe(), *self._step_actions())
+        kept, finished = self._entries()
+        status = self._status(kept, finished)
+        before = {e.id for e in self.snapshot.rollout.status.replacements}
+        disrupts = any(isinstance(a, EvictPod | UnpauseDeployment) for a in actions)
+        return Plan(
+            actions=actions,
+            status=status,
+            record_first=disrupts and any(e.id not in before for e in kept),
+            next_due=self._next_due(status),
+            notices=self._notices(finished),
+            stage_times=self._stage_times(kept, finished),
+            release_times=release_times(self.snapshot.rollout.status.replacements, self.appraisals, self.now),
+            acknowledged=tuple(v.pod.uid for v in self.snapshot.vanished),
+        )
+
+    # What to do
+
+    def _step(self) -> Step | Blocked | None:
+        if self.refused is not None or self.driver is None:
+            return None
+        return next_step(self.snapshot, self.driver, self.appraisals, self.now)
+
+    def _openings(self) -> Openings:
+        if self.driver is None:
+            return Openings((), {})
+        doomed = self.step.victim.uid if isinstance(self.step, Step) else ""
+        return openings(self.snapshot, self.driver, self.appraisals, doomed)
+
+    def _upkeep(self) -> tuple[Action, ...]:
+        if self.driver is None:
+            return ()
+        moving = isinstance(self.step, Step) or any(a.in_flight for a in self.appraisals)
+        return self.driver.upkeep(may_move=moving)
+
+    def _probe(self) -> tuple[Action, ...]:
+        if self.workload is None or self.refused is not None or gate_unknown(self.snapshot) is None:
+            return ()
+        probe = self.snapshot.gate_probe
+        if probe is not None and probe.template_digest == self.workload.template.digest:
+            return ()  # asked, without an answer: the loop forgets it after a while
+        return (ProbeGate(self.workload.template.digest),)
+
+    def _step_actions(self) -> tuple[Action, ...]:
+        return self.step.actions if isinstance(self.step, Step) else ()
+
+    # What to remember
+
+    def _entries(self) -> tuple[tuple[Replacement, ...], tuple[Replacement, ...]]:
+        """Return the entries to keep, and those that are finished with this decision."""
+        kept: list[Replacement] = []
+        finished: list[Replacement] = []
+        for a in self.appraisals:
+            if not a.left:
+                continue
+            if a.done or self._superfluous(a):
+                finished.append(restage(a.entry, Standing(Stage.DONE), self.now))
+            else:
+                kept.append(restage(a.entry, self._standing(a), self.now))
+        kept.extend(self._selected())
+        return tuple(kept), tuple(finished)
+
+    def _superfluous(self, a: Appraisal) -> bool:
+        """Whether a released departure will have no successor: the workload has all the pods that it wants."""
+        if a.unreleased or a.successor is not None:
+            return False
+        wanted = self.workload.replicas if self.workload else 0
+        return sum(p.live for p in self.snapshot.pods) >= wanted
+
+    def _standing(self, a: Appraisal) -> Standing:
+        if a.standing.stage is not Stage.GATED or a.successor is None:
+            return a.standing
+        why = self.openings.blocked.get(a.successor.uid)
+        if why is None:
+            return a.standing
+        return Standing(Stage.GATED, why.reason, f"pod {a.successor.name} stays gated: {why.message}")
+
+    def _selected(self) -> tuple[Replacement, ...]:
+        """Return the entry of the chosen pod: recorded before it is touched, kept while a step is under way."""
+        stored = {a.entry.pod_uid: a.entry for a in self.appraisals if not a.left}
+        if isinstance(self.step, Step):
+            victim = self.step.victim
+            entry = stored.get(victim.uid)
+            return (entry or record(victim, self.snapshot, Cause.ROLLOUT, Stage.SELECTED, self.now),)
+        if isinstance(self.step, Blocked) and self.step.victim is not None:
+            entry = stored.get(self.step.victim.uid)
+            if entry is not None:
+                why = self.step.why
+                return (restage(entry, Standing(Stage.EVICTING, why.reason, why.message), self.now),)
+        if self.driver is not None and self.driver.stepping():
+            return tuple(stored.values())
+        return ()
+
+    # What to tell
+
+    def _status(self, kept: tuple[Replacement, ...], finished: tuple[Replacement, ...]) -> RolloutStatus:
+        rollout = self.snapshot.rollout
+        before = rollout.status
+        counted = self._counts(before)
+        complete = self._complete(kept)
+        past = before.history
+        revision = counted.update_revision
+        if complete:
+            for entry in finished:
+                past = history.note(past, entry, self.now)
+            past = history.complete(past, self.now)
+        elif self._rolling() or (past and not past[0].finished_at):
+            past = history.begin(past, revision, self.now) if revision else past
+            for entry in finished:
+                past = history.note(past, entry, self.now)
+        status = counted.model_copy(
+            update={
+                "observed_generation": rollout.generation,
+                "current_revision": revision if complete else before.current_revision,
+                "replacements": kept,
+                "history": past,
+            }
+        )
+        status = status.model_copy(update={"last_progress_time": self._last_progress(before, status)})
+        picture = Picture(
+            generation=rollout.generation,
+            complete=complete,
+            paused=rollout.spec.paused,
+            summary=_summary(status),
+            refused=self.refused,
+            late=None if complete or self.refused else self._late(status),
+            idle=self.step.why if isinstance(self.step, Blocked) else None,
+            appraisals=tuple(a for a in self.appraisals if a.in_flight and not self._superfluous(a)),
+            findings=self._findings(),
+        )
+        return status.model_copy(update={"conditions": conditions(before.conditions, picture, self.now)})
+
+    def _counts(self, before: RolloutStatus) -> RolloutStatus:
+        live = [p for p in self.snapshot.pods if p.live]
+        if self.workload is None or self.driver is None:
+            gone = {"replicas": 0, "updated_replicas": 0, "ready_replicas": 0}
+            return _with(before, **gone, available_replicas=0, unavailable_replicas=0, gated_replicas=0)
+        up = sum(available(p, self.min_ready, self.now) for p in live)
+        known = self.driver.behind() is None
+        return _with(
+            before,
+            observed_workload_generation=self.workload.generation
+            if known
+            else before.observed_workload_generation,
+            update_revision=self.driver.revision() if known else before.update_revision,
+            replicas=self.workload.replicas,
+            updated_replicas=sum(self.driver.updated(p) for p in live),
+            ready_replicas=sum(p.ready for p in live),
+            available_replicas=up,
+            unavailable_replicas=max(0, self.workload.replicas - up),
+            gated_replicas=waiting_pods(self.snapshot.pods),
+        )
+
+    def _rolling(self) -> bool:
+        """Whether pods of another revision than the target are still to be replaced."""
+        if self.driver is None or self.driver.behind() is not None:
+            return False
+        return any(p.live and not self.driver.updated(p) for p in self.snapshot.pods)
+
+    def _complete(self, kept: tuple[Replacement, ...]) -> bool:
+        """S8: only what is observed now, at the newest generation, counts as success."""
+        if self.driver is None or self.workload is None or self.refused is not None or kept:
+            return False
+        live = [p for p in self.snapshot.pods if p.live]
+        return (
+            self.driver.behind() is None
+            and self.driver.complete()
+            and len(live) == self.workload.replicas
+            and all(self.driver.updated(p) and available(p, self.min_ready, self.now) for p in live)
+        )
+
+    def _findings(self) -> tuple[Finding, ...]:
+        if self.workload is None or self.driver is None:
+            return ()
+        return findings(
+            self.workload,
+            self.snapshot.budgets,
+            self.driver.ungated_revisions(),
+            parked_by_policy=self.snapshot.policy_parks,
+        )
+
+    # When to look again, and what is late
+
+    def _last_progress(self, before: RolloutStatus, after: RolloutStatus) -> datetime:
+        if before.last_progress_time is None or self._stands_still():
+            return before.last_progress_time or self.now
+        if _movement(before) == _movement(after) and not _stood_still(before):
+            return before.last_progress_time
+        return self.now
+
+    def _stands_still(self) -> bool:
+        """Whether a person has stopped us, so that no deadline counts."""
+        if self.refused is not None:
+            return True
+        flying = any(a.in_flight for a in self.appraisals)
+        return isinstance(self.step, Blocked) and self.step.why.reason in _STILL and not flying
+
+    def _late(self, status: RolloutStatus) -> Late | None:
+        spec = self.snapshot.rollout.spec
+        for a in self.appraisals:
+            if a.unreleased and self.now >= _release_due(a.entry, spec.release.timeout_seconds):
+                who = a.entry.pod_name or "an unknown predecessor"
+                return Late(
+                    Overdue.RELEASE,
+                    f"the devices of pod {who} are not free {spec.release.timeout_seconds} s after it began to "
+                    f"leave: {a.standing.message}",
+                )
+        since = status.last_progress_time
+        if since is None or self._stands_still():
+            return None
+        if self.now >= since + timedelta(seconds=spec.progress_deadline_seconds):
+            return Late(
+                Overdue.PROGRESS,
+                f"nothing has moved since {since:%Y-%m-%d %H:%M:%S} UTC "
+                f"({spec.progress_deadline_seconds} s allowed): {self._waits_for()}",
+            )
+        return None
+
+    def _waits_for(self) -> str:
+        for a in self.appraisals:
+            if a.in_flight:
+                standing = self._standing(a)
+                return f"{standing.stage}: {standing.message}" if standing.message else str(standing.stage)
+        if isinstance(self.step, Blocked):
+            return self.step.why.message
+        down = [p for p in self.snapshot.pods if p.live and not p.ready]
+        return f"pods are not ready: {', '.join(sorted(p.name for p in down))}" if down else "no pod is due"
+
+    def _next_due(self, status: RolloutStatus) -> datetime | None:
+        spec = self.snapshot.rollout.spec
+        due = [a.standing.due for a in self.appraisals if a.standing.due is not None]
+        if isinstance(self.step, Blocked) and self.step.due is not None:
+            due.append(self.step.due)
+        due += [_release_due(a.entry, spec.release.timeout_seconds) for a in self.appraisals if a.unreleased]
+        since = status.last_progress_time
+        unfinished = any(c.type in ("Reconciling", "Stalled") for c in status.conditions)
+        if since is not None and unfinished and not self._stands_still():
+            due.append(since + timedelta(seconds=spec.progress_deadline_seconds))
+        if self.min_ready:
+            soaking = (p.ready_since for p in self.snapshot.pods if p.live and p.ready_since is not None)
+            due += [since + timedelta(seconds=self.min_ready) for since in soaking]
+        return min((d for d in due if d > self.now), default=None)
+
+    def _stage_times(
+        self, kept: tuple[Replacement, ...], finished: tuple[Replacement, ...]
+    ) -> tuple[StageTime, ...]:
+        before = {e.id: e for e in self.snapshot.rollout.status.replacements}
+        moved = [(before[e.id], e) for e in (*kept, *finished) if e.id in before]
+        return tuple(
+            StageTime(old.stage, (self.now - old.stage_started_at).total_seconds())
+            for old, new in moved
+            if old.stage is not new.stage
+        )
+
+    def _notices(self, finished: tuple[Replacement, ...]) -> tuple[Notice, ...]:
+        notices: list[Notice] = []
+        stored = {e.id: e for e in self.snapshot.rollout.status.replacements}
+        if isinstance(self.step, Step) and self.step.victim.uid not in stored:
+            text = f"replacing pod {self.step.victim.name} to bring it to revision {self._revision()}"
+            notices.append(Notice(EventType.NORMAL, "Replacing", text, "Replace"))
+        for a in self.appraisals:
+            was = stored.get(a.entry.id)
+            if a.entry.released_at is not None and (was is None or was.released_at is None):
+                who = a.entry.pod_name or "an unknown predecessor"
+                text = f"devices of pod {who} are free (proof: {a.entry.proof})"
+                notices.append(Notice(EventType.NORMAL, "DevicesReleased", text, "Release"))
+            if (
+                a.verdict is not None
+                and a.verdict.exposed
+                and (was is None or was.reason != a.standing.reason)
+            ):
+                notices.append(Notice(EventType.WARNING, a.standing.reason, a.standing.message, "Release"))
+        for entry in finished:
+            if entry.replacement_pod_name:
+                text = f"pod {entry.replacement_pod_name} has replaced pod {entry.pod_name} and is healthy"
+                notices.append(Notice(EventType.NORMAL, "Replaced", text, "Replace"))
+        return tuple(notices)
+
+    def _revision(self) -> str:
+        return self.driver.revision() if self.driver else ""
+
+
+def _release_due(entry: Replacement, timeout_seconds: int) -> datetime:
+    began = next((t.at for t in entry.stage_times if t.stage is Stage.TERMINATING), entry.started_at)
+    return began + timedelta(seconds=timeout_seconds)
+
+
+def _movement(status: RolloutStatus) -> object:
+    """Return what changes whenever something moves."""
+    return (
+        status.update_revision,
+        status.replicas,
+        status.updated_replicas,
+        status.available_replicas,
+        status.gated_replicas,
+        tuple(sorted((e.id, e.stage, e.replacement_pod_uid) for e in status.replacements)),
+    )
+
+
+def _stood_still(status: RolloutStatus) -> bool:
+    """Whether the stored status tells of a stop by a person, whose end is itself a movement."""
+    return any(
+        c.type == "Progressing" and (c.reason in _REFUSALS or c.reason in _STILL) for c in status.conditions
+    )
+
+
+def _summary(status: RolloutStatus) -> str:
+    return (
+        f"{status.updated_replicas} of {status.replicas} pods at revision {status.update_revision}, "
+        f"{status.available_replicas} available"
+    )
+
+
+__all__ = ["NotNow", "plan"]

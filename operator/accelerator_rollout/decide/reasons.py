@@ -1,0 +1,70 @@
+"""Every reason a condition or a replacement can carry: one word per cause, so that programs can tell causes apart."""
+
+from enum import StrEnum
+
+
+class NotFree(StrEnum):
+    """Why the devices of a departed pod are not free."""
+
+    POD_TERMINATING = "PodTerminating"  # its containers may still run
+    CLAIM_ALLOCATED = "ClaimAllocated"  # status.allocation stands
+    DEVICE_TAKEN = "DeviceTaken"  # another claim's allocation names the device
+    POOL_MISSING = "PoolMissing"  # no ResourceSlice of the pool
+    POOL_INCOMPLETE = "PoolIncomplete"  # fewer slices of the newest generation than it announces
+    POOL_CONTRADICTORY = "PoolContradictory"  # slices of one generation disagree
+    DEVICE_MISSING = "DeviceMissing"  # not in its pool's newest generation
+    DEVICE_TAINTED = "DeviceTainted"  # a taint keeps the scheduler off
+    RELEASE_UNPROVEN = "ReleaseUnproven"  # nothing says that the node let go
+    STATE_UNKNOWN = "StateUnknown"  # an object it hangs on cannot be read
+
+
+class Refusal(StrEnum):
+    """Why we do not drive a workload; each asks for a change by its owner."""
+
+    WORKLOAD_NOT_FOUND = "WorkloadNotFound"
+    WORKLOAD_CONFLICT = "WorkloadConflict"  # an older AcceleratorRollout names the same workload
+    STRATEGY_NOT_SUPPORTED = "StrategyNotSupported"
+    SURGE_NOT_ALLOWED = "SurgeNotAllowed"
+    MAX_UNAVAILABLE_TOO_HIGH = "MaxUnavailableTooHigh"
+    PODS_NOT_GATED = "PodsNotGated"
+    NAMED_CLAIMS = "NamedClaimsNotSupported"
+    NO_DEVICE_CLAIMS = "NoDeviceClaims"
+
+
+class Waiting(StrEnum):
+    """Why nothing moves although nothing is refused."""
+
+    NEW_OBJECT = "Adopting"
+    STATE_UNKNOWN = "StateUnknown"
+    PAUSED = "Paused"  # spec.paused
+    PAUSED_BY_USER = "WorkloadPausedByUser"
+    CONTROLLER_BEHIND = "WaitingForController"  # the workload's controller has not seen the newest spec
+    GATE_UNKNOWN = "GateUnknown"  # whether new pods are gated is being found out
+    BLOCKED_BY_PDB = "BlockedByPDB"
+    PODS_UNAVAILABLE = "PodsUnavailable"  # maxUnavailable is used up by pods that are down already
+    STEP_NOT_SAFE = "StepNotSafe"  # unpausing would replace more, or fewer, than one pod
+    DEVICE_BUDGET = "DevicesInUse"  # S3: holders have reached the limit
+    OTHER_RELEASE_UNPROVEN = "OtherReleaseUnproven"  # another departed device looks free and is not proven
+    STEP_NOT_LOCKED = "StepNotLocked"  # the Deployment could move on as soon as the gate opens
+    AWAITING_REPLACEMENT = "AwaitingReplacement"  # its controller has not made the successor
+    WAITING_FOR_ADMISSION = "WaitingForAdmission"  # only gates of others are left
+    AWAITING_SCHEDULER = "AwaitingScheduler"
+    AWAITING_NODE = "AwaitingNode"  # bound, containers not started
+    AWAITING_READINESS = "AwaitingReadiness"
+    AWAITING_MIN_READY = "AwaitingMinReadySeconds"
+
+
+class Overdue(StrEnum):
+    """Deadlines that make an object Stalled; each clears by itself when the world moves."""
+
+    RELEASE = "ReleaseTimeout"
+    PROGRESS = "ProgressDeadlineExceeded"
+
+
+class Settled(StrEnum):
+    """Reasons of good news."""
+
+    COMPLETE = "Complete"
+    ALL_RELEASED = "AllReleased"
+    GUARDRAILS_MET = "GuardrailsMet"
+    GOING_AWAY = "GoingAway"

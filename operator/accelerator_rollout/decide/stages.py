@@ -1,0 +1,72 @@
+"""Where one replacement stands, and what it waits for, told from the pods and the verdict alone."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from accelerator_rollout.api.models import Stage
+from accelerator_rollout.decide.budget import available
+from accelerator_rollout.decide.departures import gated
+from accelerator_rollout.decide.reasons import NotFree, Waiting
+from accelerator_rollout.decide.release import Verdict
+from accelerator_rollout.records import Phase, PodRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A stage with its reason, the sentence for people, and when time alone may change it."""
+
+    stage: Stage
+    reason: str = ""
+    message: str = ""
+    due: datetime | None = None
+
+
+def before_release(verdict: Verdict) -> Standing | None:
+    """Return the stage of a departure whose devices are not free; None once they are."""
+    obstacle = verdict.obstacle
+    if obstacle is None:
+        return None
+    terminating = obstacle.reason is NotFree.POD_TERMINATING
+    stage = Stage.TERMINATING if terminating else Stage.RELEASING
+    return Standing(stage, obstacle.reason, obstacle.message, obstacle.due)
+
+
+def after_release(successor: PodRecord | None, min_ready_seconds: int, now: datetime) -> Standing:
+    """Return the stage of a released departure from its successor's state."""
+    if successor is None:
+        return Standing(
+            Stage.GATED, Waiting.AWAITING_REPLACEMENT, "the workload's controller has not made the successor"
+        )
+    name = f"pod {successor.name}"
+    if gated(successor):
+        return Standing(Stage.GATED)
+    if not successor.bound:
+        if successor.gates:
+            others = ", ".join(successor.gates)
+            return Standing(
+                Stage.SCHEDULING,
+                Waiting.WAITING_FOR_ADMISSION,
+                f"{name} is held by gates of others: {others}",
+            )
+        why = f": {successor.unschedulable_message}" if successor.unschedulable_message else ""
+        return Standing(Stage.SCHEDULING, Waiting.AWAITING_SCHEDULER, f"{name} waits for the scheduler{why}")
+    trouble = _trouble(successor)
+    if successor.phase is not Phase.RUNNING:
+        message = f"{name} is being started on node {successor.node}{trouble}"
+        return Standing(Stage.PREPARING, successor.waiting_reason or Waiting.AWAITING_NODE, message)
+    if not successor.ready:
+        message = f"{name} runs on node {successor.node} and is not ready{trouble}"
+        return Standing(Stage.WARMING_UP, successor.waiting_reason or Waiting.AWAITING_READINESS, message)
+    if not available(successor, min_ready_seconds, now):
+        since = successor.ready_since or now
+        due = since + timedelta(seconds=min_ready_seconds)
+        message = f"{name} is ready and must stay so for minReadySeconds ({min_ready_seconds} s)"
+        return Standing(Stage.SOAKING, Waiting.AWAITING_MIN_READY, message, due)
+    return Standing(Stage.DONE)
+
+
+def _trouble(pod: PodRecord) -> str:
+    if not pod.waiting_reason:
+        return ""
+    said = f" ({pod.waiting_message})" if pod.waiting_message else ""
+    return f": {pod.waiting_reason}{said}"

@@ -1,0 +1,88 @@
+"""A StatefulSet with update strategy OnDelete: its controller recreates what we evict, at the update revision."""
+
+from dataclasses import dataclass
+
+from accelerator_rollout.decide.actions import Action, EvictPod
+from accelerator_rollout.decide.reasons import Refusal, Waiting
+from accelerator_rollout.records import PodRecord, StatefulSetRecord
+from accelerator_rollout.workloads.base import NotNow, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulSetDriver:
+    """A StatefulSet and its pods at one moment."""
+
+    stateful_set: StatefulSetRecord
+    pods: tuple[PodRecord, ...]
+
+    def refusal(self) -> Refused | None:
+        """Return that only OnDelete leaves the deletion to us."""
+        spec = self.stateful_set
+        if spec.update_strategy == "OnDelete":
+            return None
+        return Refused(
+            Refusal.STRATEGY_NOT_SUPPORTED,
+            f"StatefulSet {spec.name} has update strategy {spec.update_strategy}: its own controller would delete pods "
+            "without asking whether devices are free. Set spec.updateStrategy.type to OnDelete",
+        )
+
+    def revision(self) -> str:
+        """Return the controller's own name of the update revision."""
+        return self.stateful_set.update_revision
+
+    def behind(self) -> NotNow | None:
+        """Return why updateRevision does not speak of the newest template yet."""
+        spec = self.stateful_set
+        if spec.observed_generation < spec.generation or not spec.update_revision:
+            return NotNow(
+                Waiting.CONTROLLER_BEHIND,
+                f"the controller of StatefulSet {spec.name} has not seen generation {spec.generation} yet",
+            )
+        return None
+
+    def updated(self, pod: PodRecord) -> bool:
+        """Whether the pod is of the update revision."""
+        return pod.revision == self.stateful_set.update_revision
+
+    def complete(self) -> bool:
+        """Whether every live pod is of the update revision."""
+        return all(self.updated(p) for p in self.pods if p.live)
+
+    def stepping(self) -> bool:
+        """OnDelete never deletes by itself."""
+        return False
+
+    def held_back(self) -> NotNow | None:
+        """A StatefulSet has no pause."""
+        return None
+
+    def open_blocked(self, pod: PodRecord) -> NotNow | None:
+        """Opening sets nothing off under OnDelete."""
+        del pod
+        return None
+
+    def choose(self, candidates: tuple[PodRecord, ...]) -> PodRecord:
+        """Return the highest ordinal, as the StatefulSet's own rolling update does."""
+        return max(candidates, key=_ordinal)
+
+    def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
+        """Evict the pod."""
+        return self.behind() or (EvictPod(victim.name, victim.uid),)
+
+    def upkeep(self, *, may_move: bool) -> tuple[Action, ...]:
+        """Nothing stands between steps."""
+        del may_move
+        return ()
+
+    def let_go(self) -> tuple[Action, ...]:
+        """Nothing of ours is on the StatefulSet."""
+        return ()
+
+    def ungated_revisions(self) -> tuple[str, ...]:
+        """OnDelete makes every new pod at the update revision: old ones make none."""
+        return ()
+
+
+def _ordinal(pod: PodRecord) -> int:
+    tail = pod.name.rpartition("-")[2]
+    return int(tail) if tail.isdigit() else -1
