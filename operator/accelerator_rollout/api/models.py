@@ -346,7 +346,7 @@ class RolloutStatus(Part):
     """The generation of the workload that the status speaks of."""
 
     adopted_at: Time | None = None
-    """When this object was first seen. Pods older than that have no predecessor that could have been missed."""
+    """When this object was first seen. Pods older than that have no predecessor that was missed."""
 
     current_revision: ObjectName = ""
     """The revision that the pods were last all at."""
