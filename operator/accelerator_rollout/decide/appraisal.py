@@ -76,7 +76,7 @@ def release_times(
 ) -> tuple[ReleaseTime, ...]:
     """Return the releases that were proven in this decision, once per driver."""
     known = {e.id for e in before if e.released_at is not None}
-    times = []
+    times: list[ReleaseTime] = []
     for a in appraisals:
         if a.entry.released_at is None or a.entry.id in known:
             continue
