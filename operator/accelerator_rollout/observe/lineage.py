@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
+from accelerator_rollout.api.models import WorkloadKind
 from accelerator_rollout.observe.interests import WorkloadTopic
 from accelerator_rollout.observe.tables import Index
 from accelerator_rollout.records import (
@@ -15,7 +16,6 @@ from accelerator_rollout.records import (
     PodRecord,
     ReplicaSetRecord,
     StatefulSetRecord,
-    WorkloadKind,
 )
 
 _REMEMBERED: Final = 5000  # objects that are gone; live ones always

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from sys import intern
 from typing import Any, Final
 
+from accelerator_rollout.api.parse import parse
 from accelerator_rollout.names import (
     DELETION_COST_ANNOTATION,
     MANAGED_LABEL,
@@ -443,9 +444,11 @@ def template_digest(raw: Raw) -> str:
 
 
 def rollout(raw: Raw) -> Rollout:
-    """Return our own object; one that cannot be read in full is a record too."""
-    from accelerator_rollout.api.parse import parse
-
+    """Return our own object; one that cannot be read in full is a record too, if only it can be told apart."""
+    meta = _map(raw, "metadata")
+    for key in ("namespace", "name", "uid"):
+        _need(meta, key)
+    _version(meta)
     return parse(raw)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from accelerator_rollout.api.models import RolloutObject, Unreadable
 from accelerator_rollout.decide.snapshot import Freshness, Rival, Snapshot, Vanished
-from accelerator_rollout.observe.interests import AnyWorkloadTopic, WorkloadTopic, matches, workload_of
+from accelerator_rollout.observe.interests import WorkloadTopic, matches, workload_of
 from accelerator_rollout.observe.kinds import Kind
 from accelerator_rollout.records import (
     BudgetRecord,
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
 # An object we cannot read shows no age that we could trust: it goes first, so the younger ones step back.
 _ELDEST: Final = datetime.min.replace(tzinfo=UTC)
-
-
-def any_workload_of(namespace: str) -> AnyWorkloadTopic:
-    """Return the topic of those who may stand for any workload of the namespace."""
-    return AnyWorkloadTopic(namespace)
 
 
 def build(store: "Store", rollout: RolloutObject, now: datetime) -> Snapshot:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
-from accelerator_rollout.api.models import Unreadable
+from accelerator_rollout.api.models import Unreadable, WorkloadKind
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.names import GATE
 from accelerator_rollout.observe import snapshots
 from accelerator_rollout.observe.departures import Departures, tells_more
 from accelerator_rollout.observe.interests import (
+    AnyWorkloadTopic,
     ClaimTopic,
     Interests,
     Key,
@@ -45,7 +46,6 @@ from accelerator_rollout.records import (
     StatefulSetRecord,
     TaintRuleRecord,
     Workload,
-    WorkloadKind,
 )
 
 NOBODY: Final[frozenset[Key]] = frozenset()
@@ -103,13 +103,13 @@ class Store:
         kubelet_managers: frozenset[str] = KUBELET_MANAGERS,
         departures: Departures | None = None,
     ) -> None:
-        self._now = now
+        self.now = now
         self._namespaces = frozenset(namespaces)
         self._kubelet_managers = kubelet_managers
         self.rollouts: Table[Rollout] = Table()
         self.pods: Table[PodRecord] = Table(
             owner=lambda p: (p.owner.uid,) if p.owner else (),
-            gated=lambda p: (True,) if GATE in p.gates else (),
+            gate=lambda p: p.gates,
         )
         self.claims: Table[ClaimRecord] = Table(device=lambda c: {use.device for use in c.uses or ()})
         self.slices: Table[SliceRecord] = Table(pool=lambda s: ((s.driver, s.pool),))
@@ -135,7 +135,7 @@ class Store:
         }
         self.lineage = Lineage()
         self.interests = Interests()
-        self.departures = departures or Departures()
+        self.departures = Departures() if departures is None else departures
         self._lost: dict[Kind, dict[str, Lost]] = {kind: {} for kind in Kind}
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._strays: dict[str, datetime] = {}
@@ -157,7 +157,7 @@ class Store:
             record = project(kind, raw, kubelet_managers=self._kubelet_managers)
         except ProjectionError as error:
             return self._apply_unreadable(kind, raw, error, deleted=deleted)
-        if kind is Kind.ROLLOUTS and not self._ours(cast("Rollout", record)):
+        if kind is Kind.ROLLOUTS and not self.cares_for(kind, cast("Rollout", record).namespace):
             return NOBODY
         if deleted:
             return self._remove(kind, record.uid, record)
@@ -191,9 +191,6 @@ class Store:
             return uid in self._gone or (known is not None and int(known.resource_version) >= version)
         except (KeyError, TypeError, ValueError):
             return False
-
-    def _ours(self, rollout: Rollout) -> bool:
-        return not self._namespaces or rollout.namespace in self._namespaces
 
     def _put(self, kind: Kind, record: Record) -> frozenset[Key]:
         old = self._tables[kind].put(record)
@@ -233,7 +230,7 @@ class Store:
         workload = self.lineage.workload_of(pod)
         if workload is None or not self.interests.referenced(workload):
             return NOBODY
-        if self.departures.add(workload, pod, self._now()):
+        if self.departures.add(workload, pod, self.now()):
             self.missed(Kind.PODS)  # what was forgotten might as well never have been seen
         return self.interests.of(workload)
 
@@ -251,7 +248,7 @@ class Store:
                 return frozenset({key})
             self.interests.drop(key)
         else:
-            self.interests.put(key, self.rollouts.named(*key) or new, self._now())
+            self.interests.put(key, self.rollouts.named(*key) or new, self.now())
         after = workload_of(new) if new else None
         if before and not self.interests.referenced(before):
             self.departures.drop_workload(before)
@@ -349,11 +346,11 @@ class Store:
         Empty unless the store is fresh: what looks unreferenced may be a list that is not in yet. Ask again later: a
         pod is returned at the earliest some seconds after it was first asked for.
         """
-        now = self._now()
+        now = self.now()
         if self.freshness(now) is not Freshness.FRESH:
             self._strays.clear()
             return ()
-        unclaimed = [pod for pod in self.pods.by("gated", True) if pod.live and self._unclaimed(pod)]
+        unclaimed = [pod for pod in self.pods.by("gate", GATE) if pod.live and self._unclaimed(pod)]
         self._strays = {pod.uid: self._strays.get(pod.uid, now) for pod in unclaimed}
         return tuple(pod for pod in unclaimed if now - self._strays[pod.uid] >= _STRAY_AFTER)
 
@@ -362,9 +359,13 @@ class Store:
             return False
         if self.lineage.undecided(pod) or self._lost[Kind.ROLLOUTS]:
             return False
-        whole_namespace = snapshots.any_workload_of(pod.namespace)
         workload = self.lineage.workload_of(pod)
-        return not self.interests.of(whole_namespace, *([workload] if workload else []))
+        if workload is None and pod.owner is not None:
+            # Of a kind that we cannot drive, but an object that we cannot read may be able to name it.
+            workload = WorkloadTopic(pod.owner.kind, pod.namespace, pod.owner.name)
+        return not self.interests.of(
+            AnyWorkloadTopic(pod.namespace), *([workload] if workload is not None else [])
+        )
 
     def lost(self, *kinds: Kind) -> Iterator[Lost]:
         """Yield the objects of these kinds (of all, without) that cannot be read."""
@@ -375,6 +376,10 @@ class Store:
         """Return the resourceVersion of every object of this kind, by UID."""
         known: Iterable[Any] = (*self._tables[kind], *self._lost[kind].values())
         return {r.uid: int(r.resource_version) for r in known}
+
+    def cares_for(self, kind: Kind, namespace: str) -> bool:
+        """Return whether objects of this kind and namespace are kept here at all."""
+        return kind is not Kind.ROLLOUTS or not self._namespaces or namespace in self._namespaces
 
     def is_gone(self, uid: str) -> bool:
         """Return whether the object of this UID was deleted, not long ago."""
@@ -414,7 +419,7 @@ class Store:
     def missed(self, kind: Kind) -> None:
         """Note that events of this kind were missed."""
         if kind in self._gapless_since:
-            self._gapless_since[kind] = self._now()
+            self._gapless_since[kind] = self.now()
 
     def watched_since(self, workload: WorkloadTopic) -> datetime | None:
         """Return the moment from which no event about the workload's pods can have been missed; None if unknown."""

@@ -92,6 +92,7 @@ def claim(
     pod_uid: str | None = None,
     device: str | None = None,
     pool: str = "node-1",
+    owner: tuple[str, str, str] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     status: dict[str, Any] = {}
@@ -100,7 +101,7 @@ def claim(
         status["allocation"] = {"devices": {"results": results}}
         if pod_uid:
             status["reservedFor"] = [{"resource": "pods", "name": "p", "uid": pod_uid}]
-    owner = ("Pod", "p", pod_uid) if pod_uid else None
+    owner = ("Pod", "p", pod_uid) if pod_uid else owner
     return {"metadata": meta(name, owner=owner, **more), "spec": {}, "status": status}
 
 
@@ -181,7 +182,7 @@ def stateful_set(name: str = "db", **more: Any) -> dict[str, Any]:
 
 def budget(name: str = "web", *, selector: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
     return {
-        "metadata": meta(name, **more),
+        "metadata": meta(name, uid=f"uid-pdb-{name}", **more),
         "spec": {"selector": selector, "maxUnavailable": 1},
         "status": {"disruptionsAllowed": 1, "observedGeneration": 1},
     }

@@ -1,0 +1,181 @@
+"""Runs the watches and the resync side by side, for as long as the operator runs."""
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+import kopf
+
+from accelerator_rollout.observe import handlers
+from accelerator_rollout.observe.errors import ObserveError
+from accelerator_rollout.observe.interests import Key
+from accelerator_rollout.observe.kinds import Kind, Served
+from accelerator_rollout.observe.login import LoadConfiguration, Patience, configuration_from, open_session
+from accelerator_rollout.observe.reader import Reader
+from accelerator_rollout.observe.resync import Resync, Verdict
+from accelerator_rollout.observe.store import Store
+from accelerator_rollout.observe.streams import Streams, counting
+
+_log = logging.getLogger(__name__)
+
+_ENDING: Final = 1.5  # seconds that Kopf's tasks get to end; nothing of theirs is worth more
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverSettings:
+    """How to reach the cluster, and how often to compare the store with it (seconds)."""
+
+    load: LoadConfiguration = field(default_factory=configuration_from)
+    resync_period: float = 60.0
+
+
+class Observer:
+    """Keeps `store` up to date and calls `enqueue` with every AcceleratorRollout to decide anew.
+
+    `counted` is told the verb and the status code of every request, for metrics.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        enqueue: Callable[[Key], None],
+        settings: ObserverSettings | None = None,
+        *,
+        counted: Callable[[str, str], None] = lambda _verb, _code: None,
+    ) -> None:
+        self._store, self._enqueue = store, enqueue
+        self._settings = settings or ObserverSettings()
+        self._counted = counted
+        self._resync: Resync | None = None
+        self._served: tuple[Served, ...] = ()
+        self._logins = Patience(1.0, 30.0)
+        self.events: dict[Kind, int] = dict.fromkeys(Kind, 0)
+
+    @property
+    def served(self) -> tuple[Served, ...]:
+        """The kinds that are watched; empty until the cluster was asked."""
+        return self._served
+
+    @property
+    def missed(self) -> int:
+        """The number of changes that no watch brought and that a list repaired."""
+        return self._resync.missed if self._resync else 0
+
+    def verdict(self) -> Verdict:
+        """Return whether the store may be believed, for probes and metrics."""
+        if self._resync is not None:
+            return self._resync.verdict()
+        return Verdict(self._store.freshness(self._store.now()), None, "the cluster was not asked yet")
+
+    def saw(self, kind: Kind, event: kopf.RawEvent) -> None:
+        """Take in one event."""
+        self.events[kind] += 1
+        try:
+            keys = self._store.apply(kind, event["type"], event["object"])
+        except Exception:
+            # Kopf would drop it silently; what we made of this object is in doubt until the next comparison.
+            _log.exception("An event of %s could not be taken in; comparing the store with the cluster", kind)
+            self._store.missed(kind)
+            if self._resync:
+                self._resync.soon()
+            return
+        self._wake(keys)
+
+    async def run(self, stop: asyncio.Event, *, on_signal: Callable[[], None] | None = None) -> None:
+        """Observe until `stop` is set. Raises ObserveError if observing cannot even begin.
+
+        SIGINT and SIGTERM call `on_signal`, or set `stop` without one: Kopf takes both signals for itself, and this
+        gives them back.
+        """
+        reader = Reader(self._settings.load, trace=counting(self._counted))
+        try:
+            self._served = await reader.discover()
+            streams = Streams(self._served, self._store.now)
+            self._resync = Resync(
+                self._store,
+                reader,
+                self._served,
+                self._wake,
+                self._store.now,
+                period=self._settings.resync_period,
+            )
+            streams.on_watching = self._store.watched_from
+            streams.on_gap = self._lost_place
+            await self._resync.fill()
+            tasks = {
+                asyncio.create_task(self._watch(streams, on_signal or stop.set), name="watches"),
+                asyncio.create_task(self._compare(streams, self._resync), name="resync"),
+                asyncio.create_task(stop.wait(), name="until stopped"),
+            }
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+            for task in done:
+                task.result()
+        finally:
+            await reader.close()
+
+    def _wake(self, keys: Collection[Key]) -> None:
+        for key in keys:
+            self._enqueue(key)
+
+    def _lost_place(self, kind: Kind) -> None:
+        _log.info("The watch of %s starts anew; comparing the store with the cluster", kind)
+        self._store.missed(kind)
+        if self._resync:
+            self._resync.soon()
+
+    async def _compare(self, streams: Streams, resync: Resync) -> None:
+        # What went between our first list and the watches' own is in neither: only a list after both shows it.
+        await streams.all_watching()
+        await resync.run()
+
+    async def _watch(self, streams: Streams, on_signal: Callable[[], None]) -> None:
+        """Run Kopf, and again should it end: it gives up on errors that it does not know."""
+        again = Patience(1.0, 30.0)
+        while True:
+            await again.wait()
+            await self._run_kopf(streams, on_signal)
+
+    async def _run_kopf(self, streams: Streams, on_signal: Callable[[], None]) -> None:
+        async def session() -> kopf.AiohttpSession:
+            await self._logins.wait()  # a login that keeps being refused is repeated without pause by Kopf
+            try:
+                found = await self._settings.load()
+            except ObserveError as error:
+                raise kopf.TemporaryError(str(error), delay=5) from error
+            opened = await open_session(found, trace=streams.trace(self._counted))
+            return kopf.AiohttpSession(server=str(found.host), aiohttp_session=opened)
+
+        # Not kopf.operator(): at its end that waits for, and then cancels, every task of the loop, ours included.
+        tasks = await kopf.spawn_tasks(
+            registry=handlers.registry(self._served, self.saw, session),
+            settings=handlers.settings(),
+            standalone=True,
+            clusterwide=True,
+        )
+        _take_back_signals(on_signal)
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                error = None if task.cancelled() else task.exception()
+                _log.error("Watching ended (%s: %r); starting it again", task.get_name(), error)
+        finally:
+            for task in tasks:
+                task.cancel()
+            _, pending = await asyncio.wait(tasks, timeout=_ENDING)
+            for task in pending:
+                _log.warning("%s did not end in time", task.get_name())
+
+
+def _take_back_signals(on_signal: Callable[[], None]) -> None:
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, on_signal)

@@ -1,0 +1,310 @@
+"""What the API server sends becomes the record that decisions expect, or a ProjectionError that names the object."""
+
+import copy
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from accelerator_rollout.api.models import RolloutObject, Unreadable
+from accelerator_rollout.observe import project as p
+from accelerator_rollout.observe.kinds import Kind
+from accelerator_rollout.observe.project import ProjectionError, project
+from accelerator_rollout.observe.snapshots import selects
+from accelerator_rollout.records import Device, DeviceUse, Owner, Phase, PodClaim
+
+from . import objects as o
+
+
+def test_a_running_pod():
+    record = p.pod(o.pod("a", claims={"lpu": "a-lpu-x"}))
+    assert (record.namespace, record.name, record.uid, record.node) == ("team", "a", "uid-a", "node-1")
+    assert record.owner == Owner("ReplicaSet", "web-1", "uid-web-1")
+    assert record.created == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert record.claims == (PodClaim("lpu", "a-lpu-x", named=False),)
+    assert record.grace_seconds == 120
+    assert record.live
+    assert record.bound
+
+
+def test_null_lists_and_absent_parts_are_empty():
+    raw = {"metadata": o.meta("a"), "spec": {"schedulingGates": None}, "status": None}
+    raw["metadata"]["ownerReferences"] = None
+    record = p.pod(raw)
+    assert record.gates == ()
+    assert record.owner is None
+    assert record.phase is Phase.PENDING
+    assert record.grace_seconds == 30
+
+
+def test_a_phase_that_we_do_not_know_is_neither_running_nor_ended():
+    record = p.pod(o.pod("a", phase="Hibernating"))
+    assert record.phase is Phase.UNKNOWN
+    assert not record.terminal
+
+
+@pytest.mark.parametrize(
+    ("manager", "proven"), [("kubelet", True), ("kube-controller-manager", False), ("kubectl", False)]
+)
+def test_only_the_kubelets_word_ends_a_pod(manager: str, proven: bool):
+    record = p.pod(o.ended_by(manager, o.pod("a")))
+    assert record.terminal
+    assert record.kubelet_terminal is proven
+    assert record.containers_terminated
+
+
+def test_a_renamed_kubelet_is_believed_when_it_is_named():
+    raw = o.ended_by("k3s-agent", o.pod("a"))
+    record = project(Kind.PODS, raw, kubelet_managers=frozenset({"k3s-agent"}))
+    assert record.kubelet_terminal  # type: ignore[union-attr]
+
+
+def test_a_running_phase_of_the_kubelet_is_no_end():
+    raw = o.ended_by("kubelet", o.pod("a"))
+    raw["status"]["phase"] = "Running"
+    assert not p.pod(raw).kubelet_terminal
+
+
+def test_a_phase_owned_outside_the_status_subresource_is_no_proof():
+    raw = o.ended_by("kubelet", o.pod("a"))
+    del raw["metadata"]["managedFields"][0]["subresource"]
+    assert not p.pod(raw).kubelet_terminal
+
+
+@pytest.mark.parametrize(
+    ("node", "phase", "states", "ended"),
+    [
+        ("node-1", "Failed", [{"terminated": {}}], True),
+        ("node-1", "Failed", [{"terminated": {}}, {"running": {}}], False),
+        ("node-1", "Failed", [{"waiting": {"reason": "ImagePullBackOff"}}], True),  # it never started
+        ("node-1", "Failed", [], True),  # refused by the kubelet
+        ("node-1", "Running", [{"terminated": {}}], True),
+        ("node-1", "Pending", [{"waiting": {}}], False),  # it may start at any moment
+        ("node-1", "Pending", [], False),  # the kubelet has not spoken yet
+        ("", "Pending", [], True),  # there never was a container
+    ],
+)
+def test_whether_anything_of_the_pod_runs(node: str, phase: str, states: list[Any], ended: bool):
+    statuses = [{"name": str(i), "state": state} for i, state in enumerate(states)]
+    raw = o.pod("a", node=node, phase=phase, status={"containerStatuses": statuses})
+    assert p.pod(raw).containers_terminated is ended
+
+
+def test_an_end_by_pod_garbage_collection_is_marked():
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
+    assert p.pod(o.pod("a", status={"conditions": [condition]})).by_pod_gc
+    assert not p.pod(
+        o.pod("a", status={"conditions": [condition | {"reason": "EvictionByEvictionAPI"}]})
+    ).by_pod_gc
+
+
+def test_why_a_pod_waits():
+    status = {
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"},
+            {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-31T12:00:01Z"},
+        ],
+        "containerStatuses": [
+            {"name": "a", "state": {"running": {}}, "restartCount": 1},
+            {"name": "b", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}},
+        ],
+    }
+    record = p.pod(o.pod("a", status=status))
+    assert record.unschedulable_message == "0/3 nodes"
+    assert (record.waiting_reason, record.waiting_message) == ("ImagePullBackOff", "no such image")
+    assert record.restarts == 1
+    assert record.ready_since is None
+
+
+def test_claims_of_a_pod_by_name_by_template_and_for_extended_resources():
+    raw = o.pod(
+        "a", claims={"lpu": None}, status={"extendedResourceClaimStatus": {"resourceClaimName": "a-ext"}}
+    )
+    raw["spec"]["resourceClaims"].append({"name": "shared", "resourceClaimName": "shared-lpu"})
+    raw["spec"]["resourceClaims"].append({"name": "new", "someLaterSource": "x"})
+    record = p.pod(raw)
+    assert record.claims == (
+        PodClaim("lpu", None, named=False),
+        PodClaim("shared", "shared-lpu", named=True),
+        PodClaim("new", None, named=True),
+    )
+    assert record.extended_claim == "a-ext"
+
+
+@pytest.mark.parametrize(("value", "cost"), [("-10", -10), ("7", 7), ("many", 0), (None, 0)])
+def test_deletion_cost(value: str | None, cost: int):
+    annotations = {"controller.kubernetes.io/pod-deletion-cost": value} if value else None
+    assert p.pod(o.pod("a", annotations=annotations)).deletion_cost == cost
+
+
+def test_only_a_claim_without_allocation_holds_nothing():
+    assert p.claim(o.claim("c")).uses is None
+    empty = o.claim("c") | {"status": {"allocation": {}}}
+    assert p.claim(empty).uses == ()
+
+
+def test_an_allocated_claim():
+    raw = o.claim("c", pod_uid="uid-a", device="lpu-0")
+    results = raw["status"]["allocation"]["devices"]["results"]
+    results.append(
+        {"driver": o.DRIVER, "pool": "node-1", "device": "lpu-1", "adminAccess": True, "shareID": "s"}
+    )
+    record = p.claim(raw)
+    assert record.owner_pod_uid == "uid-a"
+    assert [r.uid for r in record.reserved_for] == ["uid-a"]
+    assert record.uses == (
+        DeviceUse(Device(o.DRIVER, "node-1", "lpu-0")),
+        DeviceUse(Device(o.DRIVER, "node-1", "lpu-1"), admin=True, share_id="s"),
+    )
+
+
+def test_a_claim_of_a_pod_group_belongs_to_no_pod():
+    raw = o.claim("c", owner=("PodGroup", "g", "uid-g"))
+    assert p.claim(raw).owner_pod_uid == ""
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda d: d, lambda d: {"name": d["name"], "basic": {"taints": d["taints"]}}]
+)
+def test_taints_of_a_device_in_v1_and_where_v1beta1_had_them(wrap: Any):
+    raw = o.resource_slice("s")
+    raw["spec"]["devices"] = [wrap({"name": "lpu-0", "taints": [{"key": "k", "effect": "NoExecute"}]})]
+    (device,) = p.resource_slice(raw).devices
+    assert device.name == "lpu-0"
+    assert [t.blocks for t in device.taints] == [True]
+
+
+def test_a_taint_rule_without_selector_taints_nothing():
+    assert not p.taint_rule(o.taint_rule("t", selector=None)).taint.blocks
+    everything = p.taint_rule(o.taint_rule("t", selector={}))
+    assert everything.taint.blocks
+    assert (everything.driver, everything.pool, everything.device) == ("", "", "")
+
+
+def test_a_node():
+    record = p.node(o.node("node-1"))
+    assert (record.boot_id, record.ready) == ("boot-1", True)
+    assert not p.node(o.node("node-1", ready="Unknown")).ready
+
+
+@pytest.mark.parametrize(
+    ("selector", "taken"),
+    [
+        ({"matchLabels": {"app": "web"}}, True),
+        ({"matchLabels": {"app": "db"}}, False),
+        ({}, True),  # policy/v1: empty takes all
+        (None, False),  # and absent takes none
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["db", "web"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}, False),
+        ({"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["web"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, False),
+        ({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}, False),
+    ],
+)
+def test_whom_a_budget_takes(selector: Any, taken: bool):
+    record = p.budget(o.budget(selector=selector))
+    assert selects(record.selector, {"app": "web"}) is taken
+
+
+def test_a_deployment_and_whose_pause_it_is():
+    raw = o.deployment()
+    raw["spec"]["paused"] = True
+    record = p.deployment(raw)
+    assert (record.max_surge, record.max_unavailable, record.replicas) == (0, 1, 2)
+    assert (record.paused, record.parked, record.managed) == (True, None, False)
+    raw["metadata"]["annotations"] = {"accelerator-rollout.dev/parked": "template-changed"}
+    raw["metadata"]["labels"] = {"accelerator-rollout.dev/managed": "true"}
+    record = p.deployment(raw)
+    assert (record.parked, record.managed) == ("template-changed", True)
+
+
+def test_defaults_of_a_deployment_are_those_of_the_api():
+    record = p.deployment({"metadata": o.meta("web"), "spec": {"template": {}}})
+    assert (record.replicas, record.strategy) == (1, "RollingUpdate")
+    assert (record.max_surge, record.max_unavailable) == ("25%", "25%")
+
+
+def test_a_deployment_and_its_replica_set_have_the_same_template():
+    deployment, replica_set = p.deployment(o.deployment()), p.replica_set(o.replica_set())
+    assert deployment.template.digest == replica_set.template_digest
+    assert replica_set.revision == "abc"
+    assert p.replica_set(o.replica_set(image="v2")).template_digest != deployment.template.digest
+    assert deployment.template.pre_stop
+    assert deployment.template.gates == (o.GATE,)
+
+
+def test_a_template_without_labels_has_the_digest_of_its_copy_with_the_hash_alone():
+    bare = o.template(labels={})
+    bare["metadata"] = None
+    assert p.template_digest(bare) == p.template_digest(o.template(labels={"pod-template-hash": "abc"}))
+
+
+def test_a_template_of_300_kilobytes():
+    big = o.template()
+    big["spec"]["containers"][0]["env"] = [{"name": f"V{i}", "value": "x" * 1000} for i in range(300)]
+    began = time.perf_counter()
+    first = p.template_digest(big)
+    assert time.perf_counter() - began < 0.5
+    other = copy.deepcopy(big)
+    other["spec"]["containers"][0]["env"][299]["value"] = "y"
+    assert p.template_digest(other) != first
+
+
+def test_a_stateful_set():
+    record = p.stateful_set(o.stateful_set())
+    assert (record.update_strategy, record.current_revision, record.update_revision) == (
+        "OnDelete",
+        "db-1",
+        "db-2",
+    )
+
+
+def test_our_own_object_readable_or_not():
+    assert isinstance(p.rollout(o.rollout()), RolloutObject)
+    newer = o.rollout()
+    newer["spec"]["telepathy"] = True
+    assert isinstance(p.rollout(newer), Unreadable)
+
+
+def _without(raw: dict[str, Any], *path: str) -> dict[str, Any]:
+    found = raw
+    for key in path[:-1]:
+        found = found[key]
+    del found[path[-1]]
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "why"),
+    [
+        (Kind.PODS, _without(o.pod("a"), "metadata", "uid"), "uid is missing"),
+        (Kind.PODS, o.pod("a", version="abc"), "resourceVersion 'abc' is not a number"),
+        (Kind.PODS, o.pod("a") | {"spec": "none"}, "spec is str"),
+        (Kind.PODS, o.pod("a", status={"conditions": {}}), "conditions is not a list"),
+        (Kind.PODS, o.pod("a", deletionTimestamp="soon"), "Invalid isoformat"),
+        (
+            Kind.CLAIMS,
+            o.claim("c") | {"status": {"allocation": {"devices": {"results": [{}]}}}},
+            "driver is missing",
+        ),
+        (Kind.SLICES, _without(o.resource_slice("s"), "spec", "pool"), "name is missing"),
+        (Kind.BUDGETS, o.budget(selector={"matchExpressions": [{"key": "a", "operator": "Near"}]}), "'Near'"),
+        (Kind.DEPLOYMENTS, o.deployment(replicas="two"), "replicas is str"),  # type: ignore[arg-type]
+        (Kind.ROLLOUTS, _without(o.rollout(), "metadata", "uid"), "uid is missing"),
+    ],
+)
+def test_what_is_unclear_is_refused_by_name(kind: Kind, raw: dict[str, Any], why: str):
+    with pytest.raises(ProjectionError, match=why) as refused:
+        project(kind, raw)
+    assert refused.value.name == raw["metadata"]["name"]
+    assert refused.value.name in str(refused.value)
+
+
+def test_ten_thousand_claims_within_a_second():
+    raws = [o.claim(f"c{i}", pod_uid=f"uid-{i}", device=f"lpu-{i}") for i in range(10_000)]
+    began = time.perf_counter()
+    for raw in raws:
+        p.claim(raw)
+    assert time.perf_counter() - began < 1.0
