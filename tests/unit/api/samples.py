@@ -147,7 +147,7 @@ RULES: dict[str, Case] = {
         refused=SPEC | {"progressDeadlineSeconds": 60},
         field="spec.progressDeadlineSeconds",
         message=(
-            "progressDeadlineSeconds (60) must be at least release.timeoutSeconds (600): nothing moves while "
+            "progressDeadlineSeconds must be at least release.timeoutSeconds: nothing moves while "
             "a release is awaited, so the shorter deadline would hide what keeps the devices"
         ),
     ),

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from accelerator_rollout.api.base import MAX_MESSAGE
 from accelerator_rollout.api.models import (
+    MAX_REPLACEMENTS,
     Cause,
     HeldClaim,
     HeldDevice,
@@ -111,6 +112,12 @@ def test_a_long_message_of_others_is_cut_not_refused() -> None:
 def test_what_the_api_server_would_refuse_is_refused_here(change: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         replacement(**change)
+
+
+def test_lists_have_the_bounds_that_the_api_server_enforces() -> None:
+    RolloutStatus(replacements=(replacement(),) * MAX_REPLACEMENTS)
+    with pytest.raises(ValidationError, match="at most 100 items"):
+        RolloutStatus(replacements=(replacement(),) * (MAX_REPLACEMENTS + 1))
 
 
 def test_facts_cannot_be_changed_afterwards() -> None:
