@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab import ledger as ledger_module
 from lab.ledger import Deed, Device, DevicePreparedTwiceError, Entry, Holder, Ledger
 
 LPU_0 = Device(driver="lpu.example.dev", pool="node-a", name="lpu-0")
@@ -28,7 +27,7 @@ def claim(name: str, *, pod: str = "", admin: bool = False, share: str = "") -> 
 OLD, NEW = claim("old", pod="llm-0"), claim("new", pod="llm-1")
 
 
-def test_one_claim_after_the_other_is_clean():
+def test_one_claim_after_the_other_is_clean() -> None:
     ledger = Ledger()
     ledger.prepared("node-a", LPU_0, OLD)
     ledger.unprepared("node-a", LPU_0, OLD.claim_uid)
@@ -38,7 +37,7 @@ def test_one_claim_after_the_other_is_clean():
     assert [entry.holder for entry in ledger.held()] == [NEW]
 
 
-def test_a_second_claim_before_the_first_was_unprepared_is_an_overlap_and_says_so_in_a_sentence():
+def test_a_second_claim_before_the_first_was_unprepared_is_an_overlap_and_says_so_in_a_sentence() -> None:
     ledger = Ledger()
     ledger.prepared("node-a", LPU_0, OLD)
     ledger.prepared("node-a", LPU_0, NEW)
@@ -53,7 +52,7 @@ def test_a_second_claim_before_the_first_was_unprepared_is_an_overlap_and_says_s
         ledger.assert_clean()
 
 
-def test_an_overlap_stays_a_violation_after_it_ended_and_tells_how_long_it_lasted():
+def test_an_overlap_stays_a_violation_after_it_ended_and_tells_how_long_it_lasted() -> None:
     ledger = Ledger()
     ledger.prepared("node-a", LPU_0, OLD)
     second = ledger.prepared("node-a", LPU_0, NEW)
@@ -68,8 +67,8 @@ def test_an_overlap_stays_a_violation_after_it_ended_and_tells_how_long_it_laste
 @pytest.mark.parametrize("unprepared_first", [True, False], ids=["unprepared first", "prepared first"])
 def test_within_one_instant_the_order_of_the_entries_decides(
     monkeypatch: pytest.MonkeyPatch, unprepared_first: bool
-):
-    monkeypatch.setattr(ledger_module.time, "monotonic", lambda: 42.0)
+) -> None:
+    monkeypatch.setattr("lab.ledger.time.monotonic", lambda: 42.0)
     ledger = Ledger()
     ledger.prepared("node-a", LPU_0, OLD)
     if unprepared_first:
@@ -89,7 +88,7 @@ def test_within_one_instant_the_order_of_the_entries_decides(
         pytest.param(claim("old", pod="llm-9"), id="the same claim, for a second pod"),
     ],
 )
-def test_what_may_share_a_device_with_its_owner_is_no_overlap(second: Holder):
+def test_what_may_share_a_device_with_its_owner_is_no_overlap(second: Holder) -> None:
     ledger = Ledger()
     ledger.prepared("node-a", LPU_0, OLD)
     ledger.prepared("node-a", LPU_0, second)
@@ -97,7 +96,7 @@ def test_what_may_share_a_device_with_its_owner_is_no_overlap(second: Holder):
     ledger.assert_clean()
 
 
-def test_admin_access_first_does_not_hide_two_owners_after_it():
+def test_admin_access_first_does_not_hide_two_owners_after_it() -> None:
     ledger = Ledger()
     ledger.prepared("node-a", LPU_0, claim("monitor", admin=True))
     ledger.prepared("node-a", LPU_0, OLD)
@@ -106,7 +105,7 @@ def test_admin_access_first_does_not_hide_two_owners_after_it():
     assert [(one.first.holder, one.second.holder) for one in ledger.violations()] == [(OLD, NEW)]
 
 
-def test_two_shares_of_a_device_may_live_together_but_no_share_beside_a_whole_holder():
+def test_two_shares_of_a_device_may_live_together_but_no_share_beside_a_whole_holder() -> None:
     ledger = Ledger()
     ledger.prepared("node-a", LPU_0, claim("half", share="1"))
     ledger.prepared("node-a", LPU_0, claim("other-half", share="2"))
@@ -116,7 +115,7 @@ def test_two_shares_of_a_device_may_live_together_but_no_share_beside_a_whole_ho
     assert len(ledger.violations()) == 2
 
 
-def test_devices_of_the_same_name_in_different_pools_are_different_devices():
+def test_devices_of_the_same_name_in_different_pools_are_different_devices() -> None:
     ledger = Ledger()
     ledger.prepared("node-a", LPU_0, OLD)
     ledger.prepared("node-b", Device(LPU_0.driver, "node-b", LPU_0.name), NEW)
@@ -125,7 +124,7 @@ def test_devices_of_the_same_name_in_different_pools_are_different_devices():
     ledger.assert_clean()
 
 
-def test_a_repeated_prepare_is_one_holding_and_one_unprepare_ends_it():
+def test_a_repeated_prepare_is_one_holding_and_one_unprepare_ends_it() -> None:
     ledger = Ledger()
     assert ledger.prepared("node-a", LPU_0, OLD) == ledger.prepared("node-a", LPU_0, OLD)
     ledger.unprepared("node-a", LPU_0, OLD.claim_uid)
@@ -135,7 +134,7 @@ def test_a_repeated_prepare_is_one_holding_and_one_unprepare_ends_it():
         ledger.unprepared("node-a", LPU_0, OLD.claim_uid)
 
 
-def test_held_can_be_asked_by_node_and_by_claim():
+def test_held_can_be_asked_by_node_and_by_claim() -> None:
     ledger = Ledger()
     first = ledger.prepared("node-a", LPU_0, OLD)
     second = ledger.prepared("node-b", LPU_1, NEW)
@@ -145,7 +144,7 @@ def test_held_can_be_asked_by_node_and_by_claim():
     assert ledger.held() == (first, second)
 
 
-def test_another_process_reads_the_same_verdict_from_the_file(tmp_path: Path):
+def test_another_process_reads_the_same_verdict_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "out" / "ledger.jsonl"
     with Ledger(path) as ledger:
         ledger.prepared("node-a", LPU_0, OLD)
@@ -158,7 +157,7 @@ def test_another_process_reads_the_same_verdict_from_the_file(tmp_path: Path):
         assert loaded.held() == ledger.held()
 
 
-def test_a_line_cut_short_by_a_crash_is_left_out_and_a_foreign_line_is_refused(tmp_path: Path):
+def test_a_line_cut_short_by_a_crash_is_left_out_and_a_foreign_line_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     with Ledger(path) as ledger:
         ledger.prepared("node-a", LPU_0, OLD)
@@ -172,7 +171,7 @@ def test_a_line_cut_short_by_a_crash_is_left_out_and_a_foreign_line_is_refused(t
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.booleans()), max_size=30))
-def test_it_agrees_with_counting_the_owners_after_every_entry(deeds: list[tuple[str, bool]]):
+def test_it_agrees_with_counting_the_owners_after_every_entry(deeds: list[tuple[str, bool]]) -> None:
     ledger = Ledger()
     owners: set[str] = set()
     worst = 0
@@ -190,7 +189,7 @@ def test_it_agrees_with_counting_the_owners_after_every_entry(deeds: list[tuple[
     assert {entry.holder.claim_name for entry in ledger.held()} == owners
 
 
-def test_entries_survive_a_round_trip():
+def test_entries_survive_a_round_trip() -> None:
     entry = Ledger().prepared("node-a", LPU_0, claim("x", pod="p", admin=True, share="s"))
     assert Entry.from_json(entry.as_json()) == entry
     assert entry.deed is Deed.PREPARED
