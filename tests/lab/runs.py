@@ -35,7 +35,12 @@ class Run:
     @property
     def is_ready(self) -> bool:
         """Whether the owner lives and has said how to reach what it started."""
-        return self.is_alive and bool(self.state)
+        return self.is_alive and "server" in self.state
+
+    @property
+    def owner(self) -> int | None:
+        """The process id of the owner, if it lives."""
+        return self.state.get("pid") if self.is_alive else None
 
 
 class RunFolder:
@@ -61,9 +66,9 @@ class RunFolder:
             if folder.exists():
                 owner = _lock_of(folder)
                 if owner is None:
-                    state = _read_state(folder)
+                    pid = _read_state(folder).get("pid", "unknown")
                     raise NameTakenError(
-                        f"a test bed named {name!r} is up already (process {state.get('pid', 'starting')}): "
+                        f"a test bed named {name!r} is up already (process {pid}): "
                         f"end it with `python -m lab down --name {name}`, or choose another name"
                     )
                 owner.close()
@@ -71,7 +76,9 @@ class RunFolder:
             folder.mkdir(mode=0o700)
             lock = _lock_of(folder)
             assert lock is not None, "nobody else takes a lock while we hold the registry"
-        return cls(name, folder, lock)
+        run = cls(name, folder, lock)
+        run.publish({})
+        return run
 
     def publish(self, state: Mapping[str, Any]) -> None:
         """Tell other processes how to reach this run."""
