@@ -267,10 +267,17 @@ class Api:
             options["propagationPolicy"] = propagation
         return await self.request("DELETE", resource.path(name, namespace), body=options)
 
-    async def delete_if_there(self, resource: Resource, name: str, namespace: str | None = None) -> None:
+    async def delete_if_there(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        grace_seconds: int | None = None,
+    ) -> None:
         """Delete an object that may be gone already."""
         try:
-            await self.delete(resource, name, namespace)
+            await self.delete(resource, name, namespace, grace_seconds=grace_seconds)
         except ApiError as error:
             if not error.is_not_found:
                 raise

@@ -171,6 +171,8 @@ class ControlPlane:
         component.start()
         self._await_ready(component)
         self._killed.discard(name)
+        if name == ETCD:
+            self._await_ready(self.component(API_SERVER))  # it has to find etcd again
 
     def pause_component(self, name: str) -> None:
         """Stop a program in its tracks, e.g. the scheduler, to see what others do meanwhile."""
@@ -300,7 +302,7 @@ class ControlPlane:
         self._await(
             self.component(CONTROLLER_MANAGER),
             lambda: self._answers(self.ports.apiserver, "/api/v1/namespaces/default/serviceaccounts/default"),
-            "made the service account of the namespace `default`",
+            "had made the service account of `default`",
         )
 
     def _kill_all(self) -> None:
@@ -416,29 +418,32 @@ class ControlPlane:
         return [f"--feature-gates={gates}"] if gates else []
 
     def _await_ready(self, component: Component) -> None:
-        port, path = {
-            ETCD: (self.ports.etcd, "/readyz"),
-            API_SERVER: (self.ports.apiserver, "/readyz"),
-            CONTROLLER_MANAGER: (self.ports.controller_manager, "/healthz"),
-            SCHEDULER: (self.ports.scheduler, "/readyz"),
+        ports = self.ports
+        port, path, sign = {
+            ETCD: (ports.etcd, "/readyz", ""),
+            API_SERVER: (ports.apiserver, "/readyz", ""),
+            # It says OK before it has any controller, and gives up if the API server goes away until then.
+            CONTROLLER_MANAGER: (ports.controller_manager, "/healthz?verbose", "-controller ok"),
+            SCHEDULER: (ports.scheduler, "/readyz", ""),
         }[component.name]
+        tls = component.name != ETCD
         self._await(
-            component, lambda: self._answers(port, path, tls=component.name != ETCD), f"said OK on {path}"
+            component, lambda: self._answers(port, path, sign=sign, tls=tls), f"reported ready on {path}"
         )
 
     def _await(self, component: Component, reached: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + _READY_SECONDS
         while not reached():
             for each in self._components.values():
-                if each.exit_code is not None and each.name not in self._killed:
-                    raise self._failure(each, f"ended during the start (exit code {each.exit_code})")
-            if not component.is_running:
-                raise self._failure(component, f"ended (exit code {component.exit_code}) and has not {what}")
+                if each.exit_code is not None and (each is component or each.name not in self._killed):
+                    raise self._failure(
+                        each, f"ended (exit code {each.exit_code}) before {component.name} {what}"
+                    )
             if time.monotonic() > deadline:
                 raise self._failure(component, f"has not {what} within {_READY_SECONDS:g} s")
             time.sleep(_POLL_SECONDS)
 
-    def _answers(self, port: int, path: str, *, tls: bool = True) -> bool:
+    def _answers(self, port: int, path: str, *, sign: str = "", tls: bool = True) -> bool:
         try:
             connection = (
                 http.client.HTTPSConnection(_HOST, port, timeout=5, context=self._tls)
@@ -447,7 +452,8 @@ class ControlPlane:
             )
             try:
                 connection.request("GET", path)
-                return connection.getresponse().status == 200
+                response = connection.getresponse()
+                return response.status == 200 and sign.encode() in response.read()
             finally:
                 connection.close()
         except (OSError, http.client.HTTPException):

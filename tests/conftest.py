@@ -1,0 +1,83 @@
+"""Fixtures for every test that wants a real Kubernetes: one control plane a session, one namespace a test."""
+
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import pytest
+
+from lab.client import Api
+from lab.controlplane import ControlPlane
+from lab.kubeconfig import Connection
+from lab.namespaces import make_namespace, remove_namespace
+from lab.toolchain import ensure_control_plane
+
+_CONTEXT_OPTION = "--kube-context"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        _CONTEXT_OPTION,
+        metavar="NAME",
+        help="run on the cluster of this context in $KUBECONFIG instead of a control plane of our own. "
+        "Only a context named here is ever written to.",
+    )
+
+
+def pytest_configure() -> None:
+    # By default SIGTERM would end Python on the spot, without the fixtures' clean-up.
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _interrupt)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # A first build takes longer than any test may: it must be done before the tests' clocks start.
+    config = session.config
+    if config.option.collectonly or config.getoption(_CONTEXT_OPTION):
+        return
+    wanted = {"control_plane", "cluster"}
+    if any(wanted & set(getattr(item, "fixturenames", ())) for item in session.items):
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        ensure_control_plane(reporter.write_line if reporter else None)
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """The control plane that all tests of the session share. A test that breaks it mends it, or makes its own."""
+    with ControlPlane(f"pytest-{os.getpid()}") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Connection:
+    """The administrator's connection: to our control plane, or to the context named on the command line."""
+    context = request.config.getoption(_CONTEXT_OPTION)
+    if context is None:
+        shared: ControlPlane = request.getfixturevalue("control_plane")
+        return shared.admin
+    kubeconfig = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+    return Connection.from_kubeconfig(kubeconfig, context=context)
+
+
+@pytest.fixture
+async def admin(cluster: Connection) -> AsyncIterator[Api]:
+    """A client as administrator, for what surrounds a test. What is tested runs under its own identity."""
+    async with Api(cluster) as api:
+        yield api
+
+
+@pytest.fixture
+async def namespace(admin: Api) -> AsyncIterator[str]:
+    """A namespace for this test alone, in which pods can be made; gone when the test is over."""
+    name = f"test-{secrets.token_hex(4)}"
+    await make_namespace(admin, name)
+    yield name
+    await remove_namespace(admin, name)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
