@@ -57,6 +57,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "events": "Event",
 }
 _ABSENT_KIND_RETRY: Final = 0.5  # seconds until we look again whether a CRD is there
+_FIRST_PAUSE: Final = 0.05  # seconds; doubles while nothing is heard
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _log = logging.getLogger(__name__)
 
@@ -315,34 +316,36 @@ class Recorder(Timeline):
     # Inside
 
     async def _record(self, resource: Resource) -> None:
-        pause = 0.05
         namespace = self._namespace if resource.namespaced else None
+        version: str | None = None  # to watch on from; None: list first
+        pause = _FIRST_PAUSE
         while True:
             try:
-                page = await self._api.list(resource, namespace)
-                await self._take_list(resource, page.items, int(page.resource_version))
-                self._listed[resource.plural].set()
-                version = page.resource_version
-                while True:
-                    events = self._api.watch(resource, version, namespace, bookmarks=True)
-                    async with aclosing(events):
-                        async for event in events:
-                            version = event.object["metadata"]["resourceVersion"]
-                            pause = 0.05
-                            if event.type is not EventType.BOOKMARK:
-                                await self._note(
-                                    resource, event.type, Source.WATCH, event.object, int(version)
-                                )
-            except ApiError as error:
-                if error.is_not_found:
-                    # The kind is not served (yet): a CRD that is installed later is recorded from then on.
-                    await self._take_list(resource, [], 0)
+                if version is None:
+                    page = await self._api.list(resource, namespace)
+                    version = page.resource_version
+                    await self._take_list(resource, page.items, int(version))
                     self._listed[resource.plural].set()
+                events = self._api.watch(resource, version, namespace, bookmarks=True)
+                async with aclosing(events):
+                    async for event in events:
+                        version = str(event.object["metadata"]["resourceVersion"])
+                        pause = _FIRST_PAUSE
+                        if event.type is not EventType.BOOKMARK:
+                            await self._note(resource, event.type, Source.WATCH, event.object, int(version))
+            except ApiError as error:
+                if error.is_expired:
+                    version = None  # what we missed meanwhile can only be found by listing
+                elif error.is_not_found:
+                    # The kind is not served (yet): a CRD that is installed later is recorded from then on.
+                    await self._take_list(resource, [], int(version or 0))
+                    self._listed[resource.plural].set()
+                    version = None
                     pause = _ABSENT_KIND_RETRY
-                elif not error.is_expired and error.status < 500 and error.status != 429:
+                elif error.status < 500 and error.status != 429:
                     raise
             except (aiohttp.ClientError, TimeoutError) as error:
-                _log.info("watching %s: %r, listing again", resource.plural, error)
+                _log.info("watching %s: %r, trying again", resource.plural, error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, 2.0)
 
