@@ -8,6 +8,7 @@ make every step grow with the cluster.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TypeVar, assert_never
 
 from accelerator_rollout.decide.actions import (
@@ -23,7 +24,7 @@ from accelerator_rollout.decide.actions import (
     UnmanageDeployment,
     UnpauseDeployment,
 )
-from accelerator_rollout.decide.snapshot import Snapshot
+from accelerator_rollout.decide.snapshot import Snapshot, Vanished
 from accelerator_rollout.records import (
     ClaimRecord,
     DeploymentRecord,
@@ -136,8 +137,12 @@ def _release_reads(predecessor_uid: str, snapshot: Snapshot) -> Iterable[Read]:
         yield ReadTaintRules()
 
 
-def merge(snapshot: Snapshot, results: Mapping[Read, Result]) -> Snapshot:
-    """Return `snapshot` with every fact that was read afresh in the place of the store's."""
+def merge(snapshot: Snapshot, results: Mapping[Read, Result], now: datetime) -> Snapshot:
+    """Return `snapshot` with every fact that was read afresh in the place of the store's.
+
+    A pod that the store has and the read does not find has vanished: its last known state may hold the proof.
+    """
+    vanished = list(snapshot.vanished)
     pods = {p.uid: p for p in snapshot.pods}
     sets = {r.name: r for r in snapshot.replica_sets}
     claims = dict(snapshot.claims)
@@ -152,6 +157,8 @@ def merge(snapshot: Snapshot, results: Mapping[Read, Result]) -> Snapshot:
                 if (replica_set := _expect(result, ReplicaSetRecord)) is not None:
                     sets[name] = replica_set
             case ReadPod(name):
+                found = result.uid if isinstance(result, PodRecord) else ""
+                vanished += [Vanished(p, now) for p in pods.values() if p.name == name and p.uid != found]
                 pods = {uid: p for uid, p in pods.items() if p.name != name}
                 if (pod := _expect(result, PodRecord)) is not None:
                     pods[pod.uid] = pod
@@ -169,6 +176,7 @@ def merge(snapshot: Snapshot, results: Mapping[Read, Result]) -> Snapshot:
     return replace(
         fresh,
         pods=tuple(pods.values()),
+        vanished=tuple(vanished),
         replica_sets=tuple(sets.values()),
         claims=claims,
         slices=tuple(slices),

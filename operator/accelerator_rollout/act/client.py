@@ -1,0 +1,383 @@
+"""Every read before an act, and every write: thin calls on raw JSON, with one policy for what the server answers.
+
+Nothing is decided here. Each write carries the UID of the object that was decided on, and its resourceVersion where the
+decision hangs on more than the UID; the server compares. Leadership is asked right before each write is sent.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import aiohttp
+
+from accelerator_rollout.control.leadership import Leadership
+from accelerator_rollout.errors import (
+    ActError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
+    NotLeadingError,
+    RefusedError,
+    UnavailableError,
+)
+from accelerator_rollout.names import (
+    DELETION_COST_ANNOTATION,
+    FIELD_MANAGER,
+    GATE,
+    MANAGED_LABEL,
+    MANAGED_LABEL_VALUE,
+    PARKED_ANNOTATION,
+)
+from accelerator_rollout.observe.kinds import SOURCES, Kind, Served
+from accelerator_rollout.observe.login import LoadConfiguration, open_session
+
+Raw = Mapping[str, Any]
+
+_JSON: Final = "application/json"
+_MERGE: Final = "application/merge-patch+json"
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+_EVENTS: Final = "/apis/events.k8s.io/v1"
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=15)
+
+
+class Client(Protocol):
+    """What the executor needs of a cluster. Every method raises ActError; reads return None for what does not exist."""
+
+    async def read(self, kind: Kind, namespace: str, name: str) -> Raw | None:
+        """GET one object."""
+        ...
+
+    async def read_all(self, kind: Kind, namespace: str = "", fields: str = "") -> list[Raw]:
+        """LIST a kind, by field selector; empty where the cluster does not serve it."""
+        ...
+
+    async def write_status(self, namespace: str, name: str, uid: str, version: str, status: Raw) -> Raw:
+        """Replace the status of an AcceleratorRollout."""
+        ...
+
+    async def write_conditions(
+        self, namespace: str, name: str, uid: str, version: str, conditions: Sequence[Raw]
+    ) -> Raw:
+        """Set the conditions of an AcceleratorRollout and leave the rest of its status as it is."""
+        ...
+
+    async def write_finalizers(
+        self, namespace: str, name: str, uid: str, version: str, finalizers: list[str]
+    ) -> Raw:
+        """Set the finalizers of an AcceleratorRollout."""
+        ...
+
+    async def label_managed(self, namespace: str, name: str, uid: str) -> Raw:
+        """Put our label on a Deployment."""
+        ...
+
+    async def unmanage(self, namespace: str, name: str, uid: str, version: str, *, unpause: bool) -> Raw:
+        """Take our label and annotation off a Deployment, and our pause with them."""
+        ...
+
+    async def pause(self, namespace: str, name: str, uid: str, version: str, reason: str) -> Raw:
+        """Pause a Deployment, with our annotation."""
+        ...
+
+    async def unpause(self, namespace: str, name: str, uid: str, version: str) -> Raw:
+        """Take our pause off a Deployment."""
+        ...
+
+    async def set_cost(self, namespace: str, name: str, uid: str, cost: int) -> Raw:
+        """Set a pod's deletion cost."""
+        ...
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Evict a pod. Raises RefusedError if a PodDisruptionBudget forbids it."""
+        ...
+
+    async def open_gate(self, namespace: str, name: str, uid: str) -> Raw:
+        """Remove our gate from a pod."""
+        ...
+
+    async def try_pod(self, namespace: str, template: Raw) -> Raw:
+        """Create a pod of the template by dry run, and return what would have been stored."""
+        ...
+
+    async def record_event(self, namespace: str, event: Raw) -> None:
+        """Create an Event."""
+        ...
+
+
+class ApiClient:
+    """The Client of a real API server. `counted` is told verb, resource and code of every request."""
+
+    def __init__(
+        self,
+        load: LoadConfiguration,
+        served: Callable[[], tuple[Served, ...]],
+        leadership: Leadership,
+        counted: Callable[[str, str, str], None] = lambda _verb, _resource, _code: None,
+    ) -> None:
+        self._load, self._served, self._leadership, self._counted = load, served, leadership, counted
+        self._session: aiohttp.ClientSession | None = None
+        self._host = ""
+        self._opening = asyncio.Lock()
+
+    async def close(self) -> None:
+        """End the session."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    # Reads
+
+    async def read(self, kind: Kind, namespace: str, name: str) -> Raw | None:
+        """GET one object."""
+        try:
+            return await self._call("get", kind, self._path(kind, namespace, name))
+        except GoneError:
+            return None
+
+    async def read_all(self, kind: Kind, namespace: str = "", fields: str = "") -> list[Raw]:
+        """LIST a kind, by field selector; empty where the cluster does not serve it."""
+        if not any(s.kind is kind for s in self._served()):
+            return []
+        params = {"fieldSelector": fields} if fields else {}
+        found = await self._call("list", kind, self._path(kind, namespace), params=params)
+        title = SOURCES[kind].title
+        return [{"kind": title, **item} for item in found.get("items") or []]
+
+    # Our own object
+
+    async def write_status(self, namespace: str, name: str, uid: str, version: str, status: Raw) -> Raw:
+        """Replace the status of an AcceleratorRollout."""
+        # A merge patch would keep what the new status leaves out.
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        return await self._write(
+            "patch", Kind.ROLLOUTS, namespace, name, "status", patch, content=_JSON_PATCH
+        )
+
+    async def write_conditions(
+        self, namespace: str, name: str, uid: str, version: str, conditions: Sequence[Raw]
+    ) -> Raw:
+        """Set the conditions of an AcceleratorRollout and leave the rest of its status as it is."""
+        body = {"metadata": {"uid": uid, "resourceVersion": version}, "status": {"conditions": conditions}}
+        return await self._write("patch", Kind.ROLLOUTS, namespace, name, "status", body)
+
+    async def write_finalizers(
+        self, namespace: str, name: str, uid: str, version: str, finalizers: list[str]
+    ) -> Raw:
+        """Set the finalizers of an AcceleratorRollout."""
+        body = {"metadata": {"uid": uid, "resourceVersion": version, "finalizers": finalizers}}
+        return await self._write("patch", Kind.ROLLOUTS, namespace, name, "", body)
+
+    # The workload
+
+    async def label_managed(self, namespace: str, name: str, uid: str) -> Raw:
+        """Put our label on a Deployment."""
+        body = {"metadata": {"uid": uid, "labels": {MANAGED_LABEL: MANAGED_LABEL_VALUE}}}
+        return await self._write("patch", Kind.DEPLOYMENTS, namespace, name, "", body)
+
+    async def unmanage(self, namespace: str, name: str, uid: str, version: str, *, unpause: bool) -> Raw:
+        """Take our label and annotation off a Deployment, and our pause with them."""
+        meta = _deployment(uid, version, parked=None)
+        meta["labels"] = {MANAGED_LABEL: None}
+        body: dict[str, Any] = {"metadata": meta}
+        if unpause:
+            body["spec"] = {"paused": False}
+        return await self._write("patch", Kind.DEPLOYMENTS, namespace, name, "", body)
+
+    async def pause(self, namespace: str, name: str, uid: str, version: str, reason: str) -> Raw:
+        """Pause a Deployment, with our annotation."""
+        body = {"metadata": _deployment(uid, version, parked=reason), "spec": {"paused": True}}
+        return await self._write("patch", Kind.DEPLOYMENTS, namespace, name, "", body)
+
+    async def unpause(self, namespace: str, name: str, uid: str, version: str) -> Raw:
+        """Take our pause off a Deployment."""
+        body = {"metadata": _deployment(uid, version, parked=None), "spec": {"paused": False}}
+        return await self._write("patch", Kind.DEPLOYMENTS, namespace, name, "", body)
+
+    # Its pods
+
+    async def set_cost(self, namespace: str, name: str, uid: str, cost: int) -> Raw:
+        """Set a pod's deletion cost."""
+        body = {"metadata": {"uid": uid, "annotations": {DELETION_COST_ANNOTATION: str(cost)}}}
+        return await self._write("patch", Kind.PODS, namespace, name, "", body)
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Evict a pod. Raises RefusedError if a PodDisruptionBudget forbids it."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": namespace, "name": name},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self._write("post", Kind.PODS, namespace, name, "eviction", body, content=_JSON)
+
+    async def open_gate(self, namespace: str, name: str, uid: str) -> Raw:
+        """Remove our gate from a pod; gates of others stay."""
+        body = {
+            "metadata": {"uid": uid},
+            "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]},
+        }
+        return await self._write("patch", Kind.PODS, namespace, name, "", body, content=_STRATEGIC)
+
+    async def try_pod(self, namespace: str, template: Raw) -> Raw:
+        """Create a pod of the template by dry run, and return what would have been stored."""
+        meta = template.get("metadata") or {}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "generateName": "accelerator-rollout-probe-",
+                "namespace": namespace,
+                "labels": meta.get("labels") or {},
+                "annotations": meta.get("annotations") or {},
+            },
+            "spec": template.get("spec") or {},
+        }
+        return await self._write(
+            "post", Kind.PODS, namespace, "", "", body, content=_JSON, params={"dryRun": "All"}
+        )
+
+    async def record_event(self, namespace: str, event: Raw) -> None:
+        """Create an Event."""
+        self._lead()
+        await self._call(
+            "post", "events", f"{_EVENTS}/namespaces/{namespace}/events", body=event, content=_JSON
+        )
+
+    # The wire
+
+    def _path(self, kind: Kind, namespace: str, name: str = "") -> str:
+        for served in self._served():
+            if served.kind is kind:
+                return served.path(namespace or None, name or None)
+        raise UnavailableError(f"the cluster does not serve {kind}, or was not asked yet")
+
+    def _lead(self) -> None:
+        if not self._leadership.allows():
+            raise NotLeadingError("this process does not hold the lease: nothing was sent")
+
+    async def _write(
+        self,
+        method: str,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        subresource: str,
+        body: object,
+        *,
+        content: str = _MERGE,
+        params: Mapping[str, str] | None = None,
+    ) -> Raw:
+        self._lead()
+        path = self._path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
+        query = {"fieldManager": FIELD_MANAGER, **(params or {})}
+        resource = f"{kind}/{subresource}" if subresource else kind
+        return await self._call(method, resource, path, params=query, body=body, content=content)
+
+    async def _call(
+        self,
+        verb: str,
+        resource: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        content: str = _JSON,
+    ) -> Raw:
+        status, said, retry_after = await self._send(verb, resource, path, params, body, content)
+        if status == 401:  # the token was rotated, or the plugin's has expired: ask for another, once
+            await self.close()
+            status, said, retry_after = await self._send(verb, resource, path, params, body, content)
+        if 200 <= status < 300:
+            found: Raw = json.loads(said) if said else {}
+            return found
+        raise _error(verb, resource, path, status, said, retry_after)
+
+    async def _send(
+        self,
+        verb: str,
+        resource: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: object,
+        content: str,
+    ) -> tuple[int, bytes, float | None]:
+        method = "GET" if verb in ("get", "list") else verb.upper()
+        try:
+            session = await self._open()
+            async with session.request(
+                method,
+                self._host + path,
+                params=params,
+                data=None if body is None else json.dumps(body).encode(),
+                headers={"Accept": _JSON, "Content-Type": content},
+                timeout=_TIMEOUT,
+            ) as response:
+                self._counted(verb, resource, str(response.status))
+                return response.status, await response.read(), _seconds(response.headers.get("Retry-After"))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._counted(verb, resource, "error")
+            raise UnavailableError(
+                f"{method} {path}: the API server does not answer ({type(error).__name__}: {error})"
+            ) from error
+
+    async def _open(self) -> aiohttp.ClientSession:
+        async with self._opening:
+            if self._session is None:
+                found = await self._load()
+                self._host = str(found.host).rstrip("/")
+                self._session = await open_session(found)
+            return self._session
+
+
+_JSON_PATCH: Final = "application/json-patch+json"
+
+
+def _deployment(uid: str, version: str, *, parked: str | None) -> dict[str, Any]:
+    return {"uid": uid, "resourceVersion": version, "annotations": {PARKED_ANNOTATION: parked}}
+
+
+def _seconds(value: str | None) -> float | None:
+    return float(value) if value is not None and value.isdigit() else None
+
+
+def _causes(body: bytes) -> bool:
+    """Whether the answer names fields that are wrong, as a validation does."""
+    try:
+        return bool((json.loads(body).get("details") or {}).get("causes"))
+    except (ValueError, AttributeError):
+        return False
+
+
+def _error(
+    verb: str, resource: str, path: str, status: int, body: bytes, retry_after: float | None
+) -> ActError:
+    """Return what an answer of the server means to us."""
+    try:
+        parsed = json.loads(body)
+        said = str(parsed.get("message") or parsed)
+    except (ValueError, AttributeError):
+        said = body[:200].decode("utf-8", "replace")
+    what = f"{verb} {path}: {said}"
+    # More than one PodDisruptionBudget on a pod is answered with 500; that is a refusal, not a fault of the server.
+    if resource.endswith("/eviction") and (
+        status == 429 or (status == 500 and "PodDisruptionBudget" in said)
+    ):
+        return RefusedError(said)
+    match status:
+        case 404 | 410:
+            return GoneError(what)
+        case 409:
+            return ConflictError(what)
+        case 401 | 403:
+            return ForbiddenError(what)
+        case 422 if not _causes(body):
+            return ConflictError(what)  # a JSON patch whose test failed names no field
+        case 400 | 405 | 415 | 422:
+            return InvalidError(what)
+    return UnavailableError(what, retry_after)

@@ -1,0 +1,67 @@
+"""Fresh reads right before an act, as records: what `decide.confirm` asks for, read in parallel."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+from accelerator_rollout.act.client import Client
+from accelerator_rollout.api.models import WorkloadKind
+from accelerator_rollout.decide.actions import Action
+from accelerator_rollout.decide.confirm import (
+    Read,
+    ReadClaim,
+    ReadPod,
+    ReadPool,
+    ReadReplicaSet,
+    ReadTaintRules,
+    ReadWorkload,
+    Result,
+    reads_for,
+)
+from accelerator_rollout.decide.snapshot import Snapshot
+from accelerator_rollout.observe.kinds import Kind
+from accelerator_rollout.observe.project import KUBELET_MANAGERS, project
+from accelerator_rollout.records import SliceRecord, TaintRuleRecord
+
+
+class Confirming:
+    """Reads afresh what an action's safety hangs on."""
+
+    def __init__(self, client: Client, kubelet_managers: frozenset[str] = KUBELET_MANAGERS) -> None:
+        self._client = client
+        self._managers = kubelet_managers
+
+    async def read(self, action: Action, snapshot: Snapshot) -> dict[Read, Result]:
+        """Return what each read brought. Raises ActError or ProjectionError: the action must then not be taken."""
+        wanted = tuple(dict.fromkeys(reads_for(action, snapshot)))
+        results = await asyncio.gather(*(self._one(read, snapshot) for read in wanted))
+        return dict(zip(wanted, results, strict=True))
+
+    async def _one(self, read: Read, snapshot: Snapshot) -> Result:
+        space = snapshot.rollout.namespace
+        match read:
+            case ReadWorkload():
+                ref = snapshot.rollout.spec.workload_ref
+                kind = Kind.DEPLOYMENTS if ref.kind is WorkloadKind.DEPLOYMENT else Kind.STATEFUL_SETS
+                return await self._get(kind, space, ref.name)
+            case ReadReplicaSet(name):
+                return await self._get(Kind.REPLICA_SETS, space, name)
+            case ReadPod(name):
+                return await self._get(Kind.PODS, space, name)
+            case ReadClaim(name):
+                return await self._get(Kind.CLAIMS, space, name)
+            case ReadPool(driver, pool):
+                # Served everywhere, and the most selective one that is: a driver has one pool a node at most places.
+                found = await self._client.read_all(Kind.SLICES, fields=f"spec.driver={driver}")
+                slices = (cast("SliceRecord", self._project(Kind.SLICES, raw)) for raw in found)
+                return tuple(s for s in slices if s.pool == pool)
+            case ReadTaintRules():
+                found = await self._client.read_all(Kind.TAINT_RULES)
+                return tuple(cast("TaintRuleRecord", self._project(Kind.TAINT_RULES, raw)) for raw in found)
+
+    async def _get(self, kind: Kind, namespace: str, name: str) -> Result:
+        raw = await self._client.read(kind, namespace, name)
+        return None if raw is None else cast("Result", self._project(kind, raw))
+
+    def _project(self, kind: Kind, raw: Mapping[str, Any]) -> object:
+        return project(kind, raw, kubelet_managers=self._managers)

@@ -1,0 +1,96 @@
+"""Reports objects that this version cannot read, and opens gates that nobody answers for."""
+
+import logging
+
+from accelerator_rollout.act.client import Client
+from accelerator_rollout.act.events import Events, Subject
+from accelerator_rollout.api.conditions import ConditionStatus, ConditionType, remove_condition, set_condition
+from accelerator_rollout.api.models import RolloutObject, Unreadable
+from accelerator_rollout.clock import Clock
+from accelerator_rollout.decide.outcome import EventType, Notice
+from accelerator_rollout.errors import ActError
+from accelerator_rollout.names import GATE
+from accelerator_rollout.observe.kinds import Kind
+from accelerator_rollout.observe.project import pod as parse_pod
+from accelerator_rollout.observe.project import rollout as parse_rollout
+from accelerator_rollout.records import Owner, PodRecord
+
+_log = logging.getLogger(__name__)
+
+
+class Reporter:
+    """For what has no AcceleratorRollout that could be decided on."""
+
+    def __init__(self, client: Client, events: Events, clock: Clock) -> None:
+        self._client, self._events, self._clock = client, events, clock
+
+    async def report_unreadable(self, found: Unreadable) -> None:
+        """Say in the object's conditions why it cannot be read. Nothing else of its status is touched."""
+        before = found.conditions
+        told = before
+        for kind, status in (
+            (ConditionType.READY, ConditionStatus.FALSE),
+            (ConditionType.STALLED, ConditionStatus.TRUE),
+            (ConditionType.PROGRESSING, ConditionStatus.FALSE),
+        ):
+            told = set_condition(
+                told,
+                kind,
+                status,
+                reason="SpecUnreadable",
+                message=found.message,
+                now=self._clock(),
+                observed_generation=found.generation,
+            )
+        told = remove_condition(told, ConditionType.RECONCILING)
+        if told == before or not found.name:
+            return
+        raw = [condition.to_raw() for condition in told]
+        await self._client.write_conditions(
+            found.namespace, found.name, found.uid, found.resource_version, raw
+        )
+
+    async def open_stray(self, pod: PodRecord) -> bool:
+        """Open the gate of a pod whose workload no AcceleratorRollout names; return whether it was opened.
+
+        The store may be wrong: our objects in its namespace are listed and the pod is read afresh. An object that
+        cannot be read may name any workload, so it keeps every gate of its namespace closed.
+        """
+        try:
+            found = [parse_rollout(raw) for raw in await self._client.read_all(Kind.ROLLOUTS, pod.namespace)]
+            top = await self._workload(pod)
+            for rollout in found:
+                if isinstance(rollout, RolloutObject):
+                    ref: tuple[str, str] | None = (
+                        rollout.spec.workload_ref.kind,
+                        rollout.spec.workload_ref.name,
+                    )
+                elif rollout.workload_ref is not None:
+                    ref = (rollout.workload_ref.kind, rollout.workload_ref.name)
+                else:
+                    return False
+                if top is not None and ref == (top.kind, top.name):
+                    return False
+            raw = await self._client.read(Kind.PODS, pod.namespace, pod.name)
+            if raw is None or parse_pod(raw).uid != pod.uid or GATE not in parse_pod(raw).gates:
+                return False
+            await self._client.open_gate(pod.namespace, pod.name, pod.uid)
+        except ActError as error:
+            _log.warning("the gate of %s/%s could not be opened: %s", pod.namespace, pod.name, error)
+            return False
+        text = "no AcceleratorRollout names the workload of this pod, so nothing keeps it gated"
+        _log.info("opened the gate of %s/%s: %s", pod.namespace, pod.name, text)
+        notice = Notice(EventType.NORMAL, "GateOpened", text, "OpenGate")
+        await self._events.say(Subject.pod(pod), notice)
+        return True
+
+    async def _workload(self, pod: PodRecord) -> Owner | None:
+        """Return the workload at the top of the pod's owners; a ReplicaSet's own owner is read afresh."""
+        owner = pod.owner
+        if owner is None or owner.kind != "ReplicaSet":
+            return owner
+        raw = await self._client.read(Kind.REPLICA_SETS, pod.namespace, owner.name)
+        for ref in ((raw or {}).get("metadata") or {}).get("ownerReferences") or []:
+            if ref.get("controller"):
+                return Owner(ref["kind"], ref["name"], ref["uid"])
+        return owner

@@ -1,0 +1,125 @@
+"""Every setting of the operator: flag, environment variable (ACCELERATOR_ROLLOUT_ and the flag's name), default."""
+
+import argparse
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from accelerator_rollout.errors import StartError
+
+ENVIRONMENT: Final = "ACCELERATOR_ROLLOUT_"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `run` was told."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespaces: tuple[str, ...] = ()
+    listen_address: str = "0.0.0.0"  # noqa: S104 - a pod is scraped and probed from outside
+    listen_port: int = 8080
+    resync_seconds: float = 60.0
+    workers: int = 4
+    kubelet_managers: frozenset[str] = frozenset({"kubelet"})
+    log_format: str = "json"
+    log_level: str = "INFO"
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    flag: str
+    read: Callable[[str], Any]
+    text: str
+    choices: tuple[str, ...] | None = None
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _names(text: str) -> frozenset[str]:
+    names = frozenset(_list(text))
+    if not names:
+        raise ValueError("at least one name is needed")
+    return names
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise ValueError("a port is between 0 and 65535")
+    return port
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if number <= 0:
+        raise ValueError("must be above 0")
+    return number
+
+
+def _workers(text: str) -> int:
+    return max(1, int(text))
+
+
+OPTIONS: Final = (
+    _Option(
+        "kubeconfig",
+        str,
+        "path of the kubeconfig; default: the pod's ServiceAccount, else kubectl's own rules",
+    ),
+    _Option("context", str, "context of the kubeconfig; default: its current one"),
+    _Option(
+        "namespaces", _list, "namespaces whose AcceleratorRollouts are handled, with commas; default: all"
+    ),
+    _Option("listen-address", str, "address of /metrics, /healthz and /readyz; default: 0.0.0.0"),
+    _Option("listen-port", _port, "port of the same; 0: a free one, which is logged; default: 8080"),
+    _Option(
+        "resync-seconds", _positive, "seconds between comparisons of the store with the cluster; default: 60"
+    ),
+    _Option("workers", _workers, "how many objects are decided on at once; default: 4"),
+    _Option(
+        "kubelet-managers",
+        _names,
+        "field managers whose word on a pod's end is the kubelet's, with commas: distributions that rename the binary "
+        "rename its manager; default: kubelet",
+    ),
+    _Option("log-format", str, "json or text; default: json", ("json", "text")),
+    _Option(
+        "log-level",
+        str.upper,
+        "DEBUG, INFO, WARNING or ERROR; default: INFO",
+        ("DEBUG", "INFO", "WARNING", "ERROR"),
+    ),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add a flag for each setting. Values are checked later, with those of the environment."""
+    for option in OPTIONS:
+        variable = ENVIRONMENT + option.flag.upper().replace("-", "_")
+        parser.add_argument(f"--{option.flag}", metavar="VALUE", help=f"{option.text} [{variable}]")
+
+
+def settings(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Settings:
+    """Return the settings: flags before environment before defaults. Raises StartError that names the setting."""
+    chosen: dict[str, Any] = {}
+    for option in OPTIONS:
+        field = option.flag.replace("-", "_")
+        given = getattr(arguments, field, None)
+        source = f"--{option.flag}"
+        if given is None:
+            source = ENVIRONMENT + field.upper()
+            given = environment.get(source) or None
+        if given is None:
+            continue
+        try:
+            value = option.read(given)
+        except ValueError as error:
+            raise StartError(f"{source}={given} cannot be used: {error}") from error
+        if option.choices is not None and value not in option.choices:
+            raise StartError(f"{source}={given} cannot be used: choose one of {', '.join(option.choices)}")
+        chosen[field] = value
+    return Settings(**chosen)

@@ -1,0 +1,160 @@
+"""Keys in, decisions out: take a key, build its snapshot, decide, have it carried out, and say when to look again."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from accelerator_rollout.act.executor import Executor, Planner
+from accelerator_rollout.act.reporter import Reporter
+from accelerator_rollout.api.models import Unreadable
+from accelerator_rollout.clock import Clock
+from accelerator_rollout.control.queue import KeyedQueue
+from accelerator_rollout.decide.disruption import RETRY_SECONDS
+from accelerator_rollout.decide.outcome import Plan
+from accelerator_rollout.decide.snapshot import GateProbe, GateSource, Refused, Snapshot
+from accelerator_rollout.errors import ActError, ConflictError, GoneError, UnavailableError
+from accelerator_rollout.observe.interests import Key
+from accelerator_rollout.observe.project import ProjectionError
+from accelerator_rollout.observe.store import Store
+
+_log = logging.getLogger(__name__)
+
+_REMEMBER_REFUSAL: Final = timedelta(seconds=RETRY_SECONDS)
+_REMEMBER_PROBE: Final = timedelta(minutes=10)  # a policy may be installed, changed or removed meanwhile
+_RETRY_PROBE: Final = timedelta(seconds=30)  # one without an answer
+_SOONEST: Final = 1.0  # seconds; deadlines are no busy loops
+
+
+class Told(Protocol):
+    """Who is told what was decided, for metrics."""
+
+    def decided(self, snapshot: Snapshot, plan: Plan, seconds: float) -> None:
+        """A decision was made and carried out in so many seconds."""
+        ...
+
+    def failed(self, error: Exception) -> None:
+        """A decision could not be carried out."""
+        ...
+
+    def gone(self, key: Key) -> None:
+        """The object is gone."""
+        ...
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What the cluster answered to one object's acts, until it is out of date."""
+
+    refused: tuple[Refused, ...] = ()
+    probe: GateProbe | None = None
+    probed_at: datetime | None = None
+
+
+class Loop:
+    """Some workers over one queue. `beat` is the loop time of the last sign of life, for /healthz."""
+
+    def __init__(
+        self,
+        store: Store,
+        queue: KeyedQueue[Key],
+        executor: Executor,
+        reporter: Reporter,
+        told: Told,
+        clock: Clock,
+        planner: Planner,
+        policy_parks: Callable[[], bool] = lambda: True,
+        workers: int = 4,
+    ) -> None:
+        self._store, self._queue, self._executor, self._reporter = store, queue, executor, reporter
+        self._told, self._clock, self._planner, self._workers = told, clock, planner, workers
+        self._policy_parks = policy_parks
+        self._memory: dict[Key, _Memory] = {}
+        self._since: dict[Key, float] = {}
+
+    def longest_running(self) -> float:
+        """Return for how many seconds the oldest unfinished decision has been carried out; 0 if none is."""
+        now = asyncio.get_running_loop().time()
+        return max((now - since for since in self._since.values()), default=0.0)
+
+    async def run(self) -> None:
+        """Work for ever; a worker that fails takes the others with it, and that ends the process."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"worker {number}")
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            started = asyncio.get_running_loop().time()
+            self._since[key] = started
+            try:
+                await self._handle(key, started)
+            except (ConflictError, GoneError) as error:
+                _log.info("%s/%s: deciding anew: %s", *key, error)
+                self._queue.failed(key)
+            except (ActError, ProjectionError) as error:
+                self._told.failed(error)
+                wait = error.retry_after if isinstance(error, UnavailableError) else None
+                delay = self._queue.failed(key, wait or 0.0)
+                _log.warning("%s/%s: %s; again in %.1f s", *key, error, delay)
+            except Exception as error:  # noqa: BLE001 - one object's defect must not end the others'
+                self._told.failed(error)
+                delay = self._queue.failed(key)
+                _log.exception("%s/%s: a defect; again in %.1f s", *key, delay)
+            else:
+                self._queue.done(key)
+            finally:
+                del self._since[key]
+
+    async def _handle(self, key: Key, started: float) -> None:
+        now = self._clock()
+        snapshot = self._store.snapshot(key, now)
+        match snapshot:
+            case None:
+                self._queue.forget(key)
+                self._memory.pop(key, None)
+                self._told.gone(key)
+            case Unreadable():
+                await self._reporter.report_unreadable(snapshot)
+            case _:
+                await self._decide(key, snapshot, now, started)
+
+    async def _decide(self, key: Key, snapshot: Snapshot, now: datetime, started: float) -> None:
+        memory = self._memory.setdefault(key, _Memory())
+        self._expire(memory, now)
+        snapshot = replace(
+            snapshot, refused=memory.refused, gate_probe=memory.probe, policy_parks=self._policy_parks()
+        )
+        plan = self._planner(snapshot, now)
+        outcome = await self._executor.run(snapshot, plan)
+        self._told.decided(snapshot, plan, asyncio.get_running_loop().time() - started)
+        if outcome.stored:
+            for uid in plan.acknowledged:
+                self._store.forget(uid)
+        if outcome.refused is not None:
+            memory.refused = (outcome.refused,)
+        if outcome.probe is not None:
+            memory.probe, memory.probed_at = outcome.probe, now
+        if outcome.again:
+            self._queue.add(key)
+        due = [d for d in (plan.next_due, self._memory_due(memory)) if d is not None]
+        if due:
+            self._queue.add_after(key, max(_SOONEST, (min(due) - now).total_seconds()))
+
+    @staticmethod
+    def _expire(memory: _Memory, now: datetime) -> None:
+        memory.refused = tuple(r for r in memory.refused if now < r.at + _REMEMBER_REFUSAL)
+        due = Loop._memory_due(memory)
+        if due is not None and now >= due:
+            memory.probe = memory.probed_at = None
+
+    @staticmethod
+    def _memory_due(memory: _Memory) -> datetime | None:
+        """Return when the answer of a dry-run pod is too old to be believed."""
+        if memory.probe is None or memory.probed_at is None:
+            return None
+        keep = _REMEMBER_PROBE if memory.probe.source is GateSource.POLICY else _RETRY_PROBE
+        return memory.probed_at + keep
