@@ -3,8 +3,8 @@
 import asyncio
 import json
 import re
-import sys
-from collections.abc import Iterator, Mapping
+import secrets
+from collections.abc import AsyncIterator, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -29,17 +29,41 @@ from accelerator_rollout.api.models import (
 )
 from accelerator_rollout.api.parse import parse
 from lab.client import Api, ApiError, Object
+from lab.controlplane import ControlPlane
+from lab.kubeconfig import Connection
+from lab.namespaces import make_namespace, remove_namespace
 from lab.resources import ACCELERATOR_ROLLOUTS, CUSTOM_RESOURCE_DEFINITIONS
+from lab.toolchain import find_kubectl
 from unit.api.samples import BOUNDS, RULES, SPEC, Case, full, smallest
 
 pytestmark = pytest.mark.cluster
 
-KUBECTL = Path(sys.executable).with_name("kubectl")
+
+@pytest.fixture(scope="module")
+def shared_namespace(cluster: Connection) -> Iterator[str]:
+    """One namespace for all tests here: to remove one takes seconds, and no pod will be in it."""
+    name = f"test-crd-{secrets.token_hex(4)}"
+
+    async def begin() -> None:
+        async with Api(cluster) as api:
+            await api.apply_manifest(crd.COMMITTED)
+            await make_namespace(api, name)
+
+    async def end() -> None:
+        async with Api(cluster) as api:
+            await remove_namespace(api, name)
+
+    asyncio.run(begin())
+    yield name
+    asyncio.run(end())
 
 
-@pytest.fixture(autouse=True)
-async def _kind_is_served(admin: Api) -> None:
-    await admin.apply_manifest(crd.COMMITTED)
+@pytest.fixture
+async def namespace(admin: Api, shared_namespace: str) -> AsyncIterator[str]:
+    """A namespace without any object of our kind."""
+    yield shared_namespace
+    await admin.request("DELETE", ACCELERATOR_ROLLOUTS.path(namespace=shared_namespace))
+    assert (await admin.list(ACCELERATOR_ROLLOUTS, shared_namespace)).items == []
 
 
 async def create(admin: Api, namespace: str, spec: Mapping[str, Any] = SPEC, name: str = "llm") -> Object:
@@ -73,6 +97,7 @@ async def write_status(admin: Api, stored: Object, status: RolloutStatus) -> Obj
     return await admin.get(ACCELERATOR_ROLLOUTS, stored["metadata"]["name"], stored["metadata"]["namespace"])
 
 
+@pytest.mark.usefixtures("namespace")
 async def test_the_definition_is_established_without_a_complaint(admin: Api) -> None:
     served = await admin.get(CUSTOM_RESOURCE_DEFINITIONS, names.CRD_NAME)
     conditions = {c["type"]: c["status"] for c in served["status"]["conditions"]}
@@ -81,6 +106,7 @@ async def test_the_definition_is_established_without_a_complaint(admin: Api) -> 
     assert conditions.get("NonStructuralSchema", "False") == "False"
 
 
+@pytest.mark.usefixtures("namespace")
 async def test_the_api_server_stores_the_very_schema_that_was_sent(admin: Api) -> None:
     served = await admin.get(CUSTOM_RESOURCE_DEFINITIONS, names.CRD_NAME)
     ours = crd.custom_resource_definition()["spec"]["versions"]
@@ -269,7 +295,7 @@ async def test_objects_are_selected_by_their_workload(admin: Api, namespace: str
 async def kubectl(kubeconfig: Path, *arguments: str) -> list[str]:
     """The lines that kubectl prints."""
     process = await asyncio.create_subprocess_exec(
-        KUBECTL,
+        find_kubectl(),
         f"--kubeconfig={kubeconfig}",
         f"--cache-dir={kubeconfig.parent}/kubectl-cache",
         *arguments,
@@ -289,14 +315,16 @@ def columns(lines: list[str]) -> dict[str, str]:
     return {head[a:b].strip(): row[a:b].strip() for a, b in zip(starts, ends, strict=True)}
 
 
-async def test_kubectl_shows_where_a_rollout_stands(admin: Api, namespace: str, kubeconfig: Path) -> None:
+async def test_kubectl_shows_where_a_rollout_stands(
+    admin: Api, namespace: str, control_plane: ControlPlane
+) -> None:
     status = full(RolloutStatus).to_raw()
     status |= {"replicas": 4, "updatedReplicas": 2, "availableReplicas": 3}
     for entry, kind in zip(status["conditions"], ("Ready", "Progressing"), strict=True):
         entry |= {"type": kind, "status": "False", "reason": "Releasing", "message": "pod llm-1 holds lpu-0"}
     await write_status(admin, await create(admin, namespace), RolloutStatus.from_raw(status))
 
-    shown = columns(await kubectl(kubeconfig, "get", "arol", "-n", namespace))
+    shown = columns(await kubectl(control_plane.kubeconfig, "get", "arol", "-n", namespace))
     assert shown.pop("AGE")
     assert shown == {
         "NAME": "llm",
@@ -307,10 +335,13 @@ async def test_kubectl_shows_where_a_rollout_stands(admin: Api, namespace: str, 
         "READY": "False",
         "PROGRESS": "Releasing",
     }
-    wide = columns(await kubectl(kubeconfig, "get", "accelerators", "-n", namespace, "-o", "wide"))
+    wide = columns(
+        await kubectl(control_plane.kubeconfig, "get", "accelerators", "-n", namespace, "-o", "wide")
+    )
     assert (wide["KIND"], wide["MESSAGE"]) == ("Deployment", "pod llm-1 holds lpu-0")
 
 
-async def test_kubectl_explains_a_field(kubeconfig: Path) -> None:
-    lines = await kubectl(kubeconfig, "explain", "arol.spec.release.timeoutSeconds")
+@pytest.mark.usefixtures("namespace")
+async def test_kubectl_explains_a_field(control_plane: ControlPlane) -> None:
+    lines = await kubectl(control_plane.kubeconfig, "explain", "arol.spec.release.timeoutSeconds")
     assert any("until its devices are proven free" in line for line in lines)

@@ -52,10 +52,9 @@ def test_a_field_from_a_newer_version_stops_us_since_it_may_forbid_what_we_would
 
 
 def test_a_field_in_the_spelling_of_the_code_is_not_a_field() -> None:
-    assert (
-        "spec.workload_ref: this version does not know"
-        in unreadable(stored(SPEC | {"workload_ref": {}})).message
-    )
+    message = unreadable(stored({"workload_ref": SPEC["workloadRef"]})).message
+    assert "spec.workloadRef: is missing" in message
+    assert "spec.workload_ref: this version does not know the field" in message
 
 
 def test_a_status_field_from_a_newer_version_does_not_stop_us() -> None:
