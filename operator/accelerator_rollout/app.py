@@ -153,14 +153,14 @@ class Operator:
         app.router.add_get("/readyz", self._readyz)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
         await runner.setup()
-        where = (self._settings.listen_address, self._settings.listen_port)
+        where = self._settings.listen
         site = web.TCPSite(runner, *where)
         try:
             await site.start()
         except OSError as error:
             await runner.cleanup()
             raise StartError(
-                f"cannot listen on {where[0]}:{where[1]} ({error.strerror}): choose another with --listen-port"
+                f"cannot listen on {where[0]}:{where[1]} ({error.strerror}): choose another with --listen"
             ) from error
         address: Any = runner.addresses[0]
         _log.info(

@@ -18,8 +18,7 @@ class Settings:
     kubeconfig: str | None = None
     context: str | None = None
     namespaces: tuple[str, ...] = ()
-    listen_address: str = "0.0.0.0"  # noqa: S104 - a pod is scraped and probed from outside
-    listen_port: int = 8080
+    listen: tuple[str, int] = ("0.0.0.0", 8080)  # noqa: S104 - a pod is scraped and probed from outside
     resync_seconds: float = 60.0
     workers: int = 4
     kubelet_managers: frozenset[str] = frozenset({"kubelet"})
@@ -46,11 +45,11 @@ def _names(text: str) -> frozenset[str]:
     return names
 
 
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise ValueError("a port is between 0 and 65535")
-    return port
+def _address(text: str) -> tuple[str, int]:
+    host, _, number = text.rpartition(":")
+    if not number.isdigit() or not 0 <= int(number) <= 65535:
+        raise ValueError("an address is HOST:PORT, with a port between 0 and 65535")
+    return host.strip("[]") or "0.0.0.0", int(number)  # noqa: S104 - ":8080" means every address
 
 
 def _positive(text: str) -> float:
@@ -74,8 +73,11 @@ OPTIONS: Final = (
     _Option(
         "namespaces", _list, "namespaces whose AcceleratorRollouts are handled, with commas; default: all"
     ),
-    _Option("listen-address", str, "address of /metrics, /healthz and /readyz; default: 0.0.0.0"),
-    _Option("listen-port", _port, "port of the same; 0: a free one, which is logged; default: 8080"),
+    _Option(
+        "listen",
+        _address,
+        "HOST:PORT of /metrics, /healthz and /readyz; port 0: a free one, which is logged; default: 0.0.0.0:8080",
+    ),
     _Option(
         "resync-seconds", _positive, "seconds between comparisons of the store with the cluster; default: 60"
     ),

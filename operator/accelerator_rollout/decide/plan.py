@@ -143,7 +143,9 @@ class _Decision:
     def _upkeep(self) -> tuple[Action, ...]:
         if self.driver is None:
             return ()
-        moving = isinstance(self.step, Step) or any(a.in_flight for a in self.appraisals)
+        # A recorded choice counts: the Deployment was set free for it, and may not have been looked at since.
+        under_way = any(a.in_flight or not a.left for a in self.appraisals)
+        moving = isinstance(self.step, Step) or under_way
         return self.driver.upkeep(may_move=moving)
 
     def _probe(self) -> tuple[Action, ...]:
