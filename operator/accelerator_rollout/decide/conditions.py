@@ -17,6 +17,7 @@ from accelerator_rollout.api.conditions import (
 )
 from accelerator_rollout.decide.appraisal import Appraisal
 from accelerator_rollout.decide.reasons import Overdue, Settled, Waiting
+from accelerator_rollout.decide.stages import Standing
 from accelerator_rollout.guardrails.rules import Finding
 from accelerator_rollout.workloads.base import NotNow, Refused
 
@@ -40,6 +41,7 @@ class Picture:
     refused: Refused | None
     late: Late | None
     idle: NotNow | None  # why no next pod is replaced
+    waits: Standing | None  # what the first pod that is not available waits for
     appraisals: tuple[Appraisal, ...]
     findings: tuple[Finding, ...]
 
@@ -105,7 +107,10 @@ def _progress(picture: Picture) -> tuple[str, str, bool]:
         return standing.stage, f"{what}{why}; {picture.summary}", picture.late is None
     if picture.idle is not None:
         return picture.idle.reason, f"{picture.idle.message}; {picture.summary}", False
-    return Waiting.AWAITING_READINESS, picture.summary, picture.late is None
+    if picture.waits is not None:
+        said = f"{picture.waits.message}; {picture.summary}" if picture.waits.message else picture.summary
+        return picture.waits.reason or picture.waits.stage, said, picture.late is None
+    return Waiting.AWAITING_REPLACEMENT, picture.summary, picture.late is None
 
 
 def _released(board: "_Board", appraisals: tuple[Appraisal, ...]) -> None:

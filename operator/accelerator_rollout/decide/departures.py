@@ -9,7 +9,7 @@ unproven from first sight. Nothing is concluded from an absent entry.
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from accelerator_rollout.api.models import (
     Cause,
@@ -86,7 +86,7 @@ def track(snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:
     for gone in snapshot.vanished:
         if gone.pod.uid not in entries and gone.pod.bound:
             entry = record(gone.pod, snapshot, Cause.DEPARTURE, Stage.RELEASING, now)
-            entries[entry.id] = entry.model_copy(update={"vanished_at": gone.at})
+            entries[entry.id] = entry.model_copy(update={"vanished_at": _up(gone.at)})
     updated = []
     for entry in entries.values():
         pod = pods.get(entry.pod_uid)
@@ -94,7 +94,7 @@ def track(snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:
             updated.append(_refreshed(entry, pod, snapshot))
         elif entry.vanished_at is None:
             at = vanished[entry.pod_uid].at if entry.pod_uid in vanished else now
-            updated.append(entry.model_copy(update={"vanished_at": at}))
+            updated.append(entry.model_copy(update={"vanished_at": _up(at)}))
         else:
             updated.append(entry)
     return _attribute(updated, snapshot, pods)
@@ -230,10 +230,15 @@ def _unknown(pod: PodRecord, snapshot: Snapshot, now: datetime) -> Replacement:
         cause=Cause.DEPARTURE,
         stage_started_at=now,
         started_at=now,
-        vanished_at=now,
+        vanished_at=_up(now),
         stage_times=(StageEntry(stage=Stage.RELEASING, at=now),),
     )
     return _linked(entry, pod)
+
+
+def _up(moment: datetime) -> datetime:
+    """Return the next whole second: stored times are cut, and a wait must not end early for it."""
+    return moment if not moment.microsecond else moment.replace(microsecond=0) + timedelta(seconds=1)
 
 
 def _linked(entry: Replacement, pod: PodRecord) -> Replacement:

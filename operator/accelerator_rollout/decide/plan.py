@@ -30,7 +30,7 @@ from accelerator_rollout.decide.openings import Openings, openings, waiting_pods
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan, StageTime
 from accelerator_rollout.decide.reasons import Overdue, Refusal, Waiting
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
-from accelerator_rollout.decide.stages import Standing
+from accelerator_rollout.decide.stages import Standing, after_release
 from accelerator_rollout.guardrails.rules import Finding, findings
 from accelerator_rollout.names import FINALIZER
 from accelerator_rollout.workloads import driver_for
@@ -82,6 +82,7 @@ def _refused_only(snapshot: Snapshot, refused: Refused, now: datetime) -> Plan:
         refused=refused,
         late=None,
         idle=None,
+        waits=None,
         appraisals=(),
         findings=(),
     )
@@ -240,6 +241,7 @@ class _Decision:
             refused=self.refused,
             late=None if complete or self.refused else self._late(status),
             idle=self.step.why if isinstance(self.step, Blocked) else None,
+            waits=self._waits(),
             appraisals=tuple(a for a in self.appraisals if a.in_flight and not self._superfluous(a)),
             findings=self._findings(),
         )
@@ -283,6 +285,17 @@ class _Decision:
             and len(live) == self.workload.replicas
             and all(self.driver.updated(p) and available(p, self.min_ready, self.now) for p in live)
         )
+
+    def _waits(self) -> Standing | None:
+        """Return what the oldest pod that is not available waits for: outside a replacement, nothing else tells."""
+        live = sorted((p for p in self.snapshot.pods if p.live), key=lambda p: (p.created, p.name))
+        pod = next((p for p in live if not available(p, self.min_ready, self.now)), None)
+        if pod is None:
+            return None
+        why = self.openings.blocked.get(pod.uid)
+        if why is not None:
+            return Standing(Stage.GATED, why.reason, f"pod {pod.name} stays gated: {why.message}")
+        return after_release(pod, self.min_ready, self.now)
 
     def _findings(self) -> tuple[Finding, ...]:
         if self.workload is None or self.driver is None:
@@ -338,8 +351,8 @@ class _Decision:
                 return f"{standing.stage}: {standing.message}" if standing.message else str(standing.stage)
         if isinstance(self.step, Blocked):
             return self.step.why.message
-        down = [p for p in self.snapshot.pods if p.live and not p.ready]
-        return f"pods are not ready: {', '.join(sorted(p.name for p in down))}" if down else "no pod is due"
+        waits = self._waits()
+        return waits.message or str(waits.stage) if waits is not None else "no pod is due"
 
     def _next_due(self, status: RolloutStatus) -> datetime | None:
         spec = self.snapshot.rollout.spec
