@@ -31,8 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return nodes_main(arguments[1:])
     options = _parser().parse_args(arguments)
-    # SIGTERM (from `down`, or an init) must end us in order, as Ctrl-C does: the default would skip all clean-up.
-    signal.signal(signal.SIGTERM, _interrupt)
+    # `down`, an init, or a terminal that closes must end us in order, as Ctrl-C does: the default skips all clean-up.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup a hang-up stays ignored
+            signal.signal(number, _interrupt)
     try:
         match options.command:
             case "up":
