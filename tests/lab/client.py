@@ -130,6 +130,7 @@ class Api:
         if self._session is not None:
             await self._session.close()
             self._session = None
+            await asyncio.sleep(0)  # aborted connections close their sockets in the next turn of the loop
 
     # Plain requests
 
@@ -329,17 +330,21 @@ class Api:
         async with self._open.get(path, params=params, timeout=_WATCH_TIMEOUT) as response:
             if response.status >= 300:
                 raise _api_error(response.status, await response.read())
-            rest = b""
-            async for chunk in response.content.iter_any():
-                # Not readline(): a line is a whole object, which may be longer than its limit.
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if not line:
-                        continue
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        raise _status_error(event["object"])
-                    yield WatchEvent(EventType(event["type"]), event["object"])
+            transport = response.connection and response.connection.transport
+            try:
+                rest = b""
+                async for chunk in response.content.iter_any():
+                    # Not readline(): a line is a whole object, which may be longer than its limit.
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in filter(None, lines):
+                        event = json.loads(line)
+                        if event["type"] == "ERROR":
+                            raise _status_error(event["object"])
+                        yield WatchEvent(EventType(event["type"]), event["object"])
+            finally:
+                if transport is not None and not response.content.is_eof():
+                    # A mere close waits, unseen, for the server's farewell, which may outlast the event loop.
+                    transport.abort()
 
     async def follow(
         self,

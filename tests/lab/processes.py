@@ -111,6 +111,8 @@ class Component:
     def pause(self) -> None:
         """Stop the program in its tracks: it keeps its connections and its beliefs, and does nothing."""
         self._signal(signal.SIGSTOP)
+        # The signal takes effect a moment after kill() returns. WNOWAIT leaves the news, also of an end, to Popen.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a paused program go on."""
