@@ -1,11 +1,12 @@
 """A namespace for one test: usable when it is made, and gone with all that was in it when it is removed."""
 
+import asyncio
+
 from lab.client import Api, ApiError
 from lab.resources import (
     ACCELERATOR_ROLLOUTS,
     NAMESPACES,
     PODS,
-    RESOURCE_CLAIMS,
     SERVICE_ACCOUNTS,
     Resource,
 )
@@ -18,24 +19,29 @@ async def make_namespace(api: Api, name: str) -> None:
     await api.wait_for(SERVICE_ACCOUNTS, "default", lambda _: True, name)
 
 
-async def remove_namespace(api: Api, name: str, *, seconds: float = 60.0) -> None:
-    """Remove the namespace at once, also when nodes or an operator that would let its objects go are no more.
+async def remove_namespace(api: Api, name: str, *, seconds: float = 30.0) -> None:
+    """Delete the namespace; return when no pod is left in it, also when no node or operator lives to let one go.
 
-    Raises TimeoutError with what is left after `seconds`.
+    The namespace itself follows some seconds later: its controller waits five before it looks.
+    Raises TimeoutError with the pods that are left after `seconds`.
     """
     await api.delete(NAMESPACES, name)
-    # Our own object first: while it has its finalizer an operator that still runs may act for it.
-    for resource in (ACCELERATOR_ROLLOUTS, PODS):
-        await _let_go(api, resource, name)
-    for pod in (await api.list(PODS, name)).items:
-        await api.delete_if_there(PODS, pod["metadata"]["name"], name, grace_seconds=0)
+    left: list[str] = []
     try:
-        await api.wait_gone(NAMESPACES, name, timeout=seconds)
+        async with asyncio.timeout(seconds):
+            while True:
+                # Our own object too: nobody may be there any more to act on its finalizer.
+                for resource in (ACCELERATOR_ROLLOUTS, PODS):
+                    await _let_go(api, resource, name)
+                left = [pod["metadata"]["name"] for pod in (await api.list(PODS, name)).items]
+                if not left:
+                    return
+                for pod in left:
+                    await api.delete_if_there(PODS, pod, name, grace_seconds=0)
+                await asyncio.sleep(0.02)
     except TimeoutError as error:
-        pods = [pod["metadata"]["name"] for pod in (await api.list(PODS, name)).items]
-        claims = [claim["metadata"]["name"] for claim in (await api.list(RESOURCE_CLAIMS, name)).items]
         raise TimeoutError(
-            f"namespace {name} is still there {seconds:g} s after its deletion; left in it: pods {pods}, claims {claims}"
+            f"pods of namespace {name} withstand deletion for {seconds:g} s: {left}"
         ) from error
 
 
