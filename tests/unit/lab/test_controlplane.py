@@ -162,6 +162,15 @@ async def test_following_goes_on_through_a_restart_of_the_api_server(other: Cont
     assert [event for event in seen if event[0] == "ADDED"].count(("ADDED", "stays")) == 1
 
 
+async def test_a_watch_from_a_version_that_is_too_old_says_so(other: ControlPlane) -> None:
+    await asyncio.to_thread(other.restart_component, API_SERVER)  # its memory of changes begins here
+    async with Api(other.admin) as api:
+        events = api.watch(NAMESPACES, "1")
+        with pytest.raises(ApiError) as caught:
+            await asyncio.wait_for(anext(events), 10)
+    assert caught.value.is_expired
+
+
 def test_a_start_that_fails_tells_the_program_its_last_words_and_the_next_step() -> None:
     broken = ControlPlane(f"broken-{os.getpid()}", Settings(apiserver_args=("--no-such-flag",)))
     with pytest.raises(ControlPlaneError) as caught, broken:
@@ -191,7 +200,8 @@ def test_a_port_that_another_process_took_first_is_given_up(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)]
+    ("how", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGHUP, 130), (signal.SIGKILL, -signal.SIGKILL)],
 )
 def test_however_its_owner_ends_no_process_and_no_state_is_left(how: signal.Signals, code: int) -> None:
     name = f"ends-{os.getpid()}-{how.name.lower()}"

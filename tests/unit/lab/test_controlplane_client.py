@@ -100,13 +100,6 @@ async def test_a_watch_tells_each_change_in_order_even_of_a_large_object(admin: 
     assert seen == [(EventType.ADDED, "one"), (EventType.MODIFIED, "one"), (EventType.DELETED, "one")]
 
 
-async def test_a_watch_from_a_version_that_is_too_old_says_so(admin: Api, namespace: str) -> None:
-    events = admin.watch(CONFIG_MAPS, "1", namespace)
-    with pytest.raises(ApiError) as caught:
-        await asyncio.wait_for(anext(events), 10)
-    assert caught.value.is_expired
-
-
 async def test_waiting_sees_what_comes_later_and_tells_what_it_last_saw(admin: Api, namespace: str) -> None:
     waiting = asyncio.create_task(
         admin.wait_for(CONFIG_MAPS, "late", lambda body: body["data"].get("a") == "2", namespace)
