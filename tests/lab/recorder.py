@@ -313,7 +313,38 @@ class Recorder(Timeline):
         except TimeoutError as error:
             raise TimeoutError(f"{what} did not come within {timeout:g} s\n{self.render()}") from error
 
+    async def caught_up(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109 - as `until`
+        """Return once everything that the API server shows now is recorded, so that `first` and `order` may be asked.
+
+        Watches lag behind each other: a pod that a test sees gone may not be recorded as gone yet.
+        """
+        for resource in self._resources:
+            try:
+                page = await self._api.list(resource, self._namespace if resource.namespaced else None)
+            except ApiError as error:
+                if error.is_not_found:
+                    continue  # this kind is not served
+                raise
+            now = {item["metadata"]["uid"]: int(item["metadata"]["resourceVersion"]) for item in page.items}
+            try:
+                async with asyncio.timeout(timeout), self._changed:
+                    while not self._reflects(resource, now, int(page.resource_version)):
+                        self._raise_error()
+                        await self._changed.wait()
+            except TimeoutError as error:
+                raise TimeoutError(
+                    f"the recording of {resource.plural} is more than {timeout:g} s behind the API server"
+                ) from error
+
     # Inside
+
+    def _reflects(self, resource: Resource, now: Mapping[str, int], listed_at: int) -> bool:
+        """Whether what we know of a kind is at least as new as this list of it."""
+        known = self._known[resource.plural]
+        gone = {one.uid for one in self._recorded if one.type is EventType.DELETED}
+        return all(
+            known[uid].version >= version if uid in known else uid in gone for uid, version in now.items()
+        ) and all(uid in now or one.version > listed_at for uid, one in known.items())
 
     async def _record(self, resource: Resource) -> None:
         namespace = self._namespace if resource.namespaced else None

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lab.client import Api, Object, has_condition
+from lab.client import Api, Object, PatchType, has_condition
 from lab.ledger import Entry
 from lab.nodes import SimulatedNodes, annotations_of
 from lab.nodes.faults import PREFIX, Value
@@ -60,10 +60,11 @@ class Bench:
         claim: str | None = None,
         pre_stop: Object | None = None,
         finalizer: str | None = None,
+        readiness_gate: str | None = None,
         **faults: Value,
     ) -> Object:
         """Create a pod with one device and these faults."""
-        body = {
+        body: Object = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
@@ -75,6 +76,8 @@ class Bench:
                 image, grace=grace, restart_policy=restart_policy, claim=claim, pre_stop=pre_stop
             ),
         }
+        if readiness_gate:
+            body["spec"]["readinessGates"] = [{"conditionType": readiness_gate}]
         return await self.api.create(PODS, body, self.namespace)
 
     async def deployment(
@@ -116,6 +119,24 @@ class Bench:
         """Delete the pod, with its own grace or with none."""
         await self.api.delete(PODS, name, self.namespace, grace_seconds=0 if force else None)
 
+    async def patch_status(self, name: str, patch: Object) -> None:
+        """Write into a pod's status as some other controller would."""
+        await self.api.patch(
+            PODS, name, patch, self.namespace, patch_type=PatchType.STRATEGIC, subresource="status"
+        )
+
+    async def let_go(self, name: str) -> None:
+        """Take all finalizers off the pod."""
+        await self.api.patch(PODS, name, {"metadata": {"finalizers": None}}, self.namespace)
+
+    async def available(self, replicas: int, name: str = "llm") -> None:
+        """Await that so many of the Deployment's pods are available."""
+
+        def holds(one: Object | None) -> bool:
+            return one is not None and one["status"].get("availableReplicas") == replicas
+
+        await self.api.wait_for(DEPLOYMENTS, name, holds, self.namespace, timeout=60)
+
     async def gone(self, name: str = "llm") -> None:
         """Await that no pod has the name."""
         await self.api.wait_gone(PODS, name, self.namespace, timeout=15)
@@ -126,6 +147,13 @@ class Bench:
             while self.nodes.ledger.held():  # noqa: ASYNC110 - the ledger tells nobody of its changes
                 await asyncio.sleep(0.02)
         return self.nodes.ledger.entries()[-1]
+
+    async def nodes_failed(self) -> None:
+        """Await that something went wrong inside the simulation, and raise it as leaving the fleet would."""
+        async with asyncio.timeout(15):
+            while not self.nodes.errors:  # noqa: ASYNC110 - errors are looked at only when the fleet is left
+                await asyncio.sleep(0.02)
+        self.nodes.raise_errors()
 
     async def claims(self) -> list[Object]:
         """The claims of the namespace."""
@@ -196,8 +224,3 @@ def restarts(pod: Object) -> int:
 def is_terminal(one: Recorded) -> bool:
     """Whether a pod's change shows a terminal phase."""
     return one.kind == "Pod" and one.status.get("phase") in {"Succeeded", "Failed"}
-
-
-def is_released(one: Recorded) -> bool:
-    """Whether a claim's change shows that it lost its allocation."""
-    return one.kind == "ResourceClaim" and one.deleting is False and not one.status.get("allocation")

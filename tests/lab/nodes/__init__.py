@@ -4,7 +4,7 @@ The real scheduler and the real controllers do everything else. `SimulatedNodes`
 with its faults; what single pods do wrong is said by annotations, see `lab.nodes.faults`.
 """
 
-from lab.nodes.faults import Behaviour, FaultError, StartFailure, annotations_of
+from lab.nodes.faults import FOREVER, Behaviour, FaultError, StartFailure, annotations_of
 from lab.nodes.fleet import DRIVER, SimulatedNodes
 from lab.nodes.node import SimulatedNode
 from lab.nodes.pool import TaintEffect
@@ -12,6 +12,7 @@ from lab.nodes.timing import Timing
 
 __all__ = [
     "DRIVER",
+    "FOREVER",
     "Behaviour",
     "FaultError",
     "SimulatedNode",

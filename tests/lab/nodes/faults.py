@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 PREFIX: Final = "lab.accelerator-rollout.dev/"
-FOREVER: Final = "forever"
+FOREVER: Final = math.inf  # as a count; its annotation reads `forever`
+_FOREVER_TEXT: Final = "forever"
 
 
 class FaultError(ValueError):
@@ -44,11 +45,11 @@ class Behaviour:
     prepare_failures: float = 0  # how many prepare calls fail before one succeeds
     start_seconds: float = 0.05  # from prepared to containers running
     start_failure: StartFailure | None = None
-    start_failures: float = math.inf  # how many attempts `start_failure` spoils
+    start_failures: float = FOREVER  # how many attempts `start_failure` spoils
     ready_seconds: float = 0.05  # from running to Ready
     never_ready: bool = False
     crash_after_seconds: float | None = None  # from running to exit code 1
-    crash_times: float = math.inf  # how many runs crash before one stays up
+    crash_times: float = FOREVER  # how many runs crash before one stays up
     complete_after_seconds: float | None = None  # from running to exit code 0
     teardown_seconds: float | None = (
         None  # preStop and exit together; None: the spec's preStop, then EXIT_SECONDS
@@ -107,7 +108,7 @@ def _written(value: Value) -> str:
         case bool():
             return str(value).lower()
         case float() if math.isinf(value):
-            return FOREVER
+            return _FOREVER_TEXT
         case _:
             return str(value)
 
@@ -117,7 +118,7 @@ def _parse(key: str, name: str, value: str) -> Value:
         if name in _FLAGS:
             return {"true": True, "false": False}[value]
         if name in _COUNTS:
-            return math.inf if value == FOREVER else _not_negative(int(value))
+            return FOREVER if value == _FOREVER_TEXT else _not_negative(int(value))
         if name in _SECONDS:
             return _not_negative(float(value))
         if name == "start_failure":
@@ -138,7 +139,7 @@ def _expected(name: str) -> str:
     if name in _FLAGS:
         return "use true or false"
     if name in _COUNTS:
-        return f"use a whole number or {FOREVER}"
+        return f"use a whole number or {_FOREVER_TEXT}"
     if name in _SECONDS:
         return "use seconds, 0 or more"
     return f"use one of {', '.join(StartFailure)}"

@@ -164,8 +164,13 @@ class SimulatedNodes:
             address_block=len(self._nodes),
             report=self._collect,
         )
-        self._nodes[spec.name] = node
-        await node.register()
+        self._nodes[spec.name] = node  # before it registers: its first pods must not be missed
+        try:
+            await node.register()
+        except BaseException:
+            del self._nodes[spec.name]
+            await node.close(clean=True)
+            raise
         return node
 
     async def _await_schedulable(self, names: list[str]) -> None:

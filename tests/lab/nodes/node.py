@@ -79,7 +79,7 @@ class SimulatedNode:
         self._addresses: dict[str, str] = {}
         self._addresses_given = 0
         self._awake = asyncio.Event()
-        self._object: Json = {}
+        self._object: Json = {}  # empty until the Node in the cluster is known to be ours
         self._annotations: dict[str, str] = {}
         self._pods: dict[str, Json] = {}
         self._workers: dict[str, PodWorker] = {}
@@ -106,11 +106,12 @@ class SimulatedNode:
         except ApiError as error:
             if not error.is_already_exists:
                 raise
-            self._object = await self.api.get(NODES, self.name)
-            if self._object["metadata"].get("labels", {}).get(SIMULATED) != "true":
+            found = await self.api.get(NODES, self.name)
+            if found["metadata"].get("labels", {}).get(SIMULATED) != "true":
                 raise RuntimeError(
                     f"node {self.name} exists and is not a simulated one: choose another name"
                 ) from error
+            self._object = found
             await self._patch_node_status({"status": manifest["status"]})
         self._annotations = dict(self._object["metadata"].get("annotations") or {})
         await self.renew_lease()
@@ -170,8 +171,8 @@ class SimulatedNode:
         await self._cancel_workers()
         if self._wipe is not None:
             self._wipe.cancel()
-        if not clean:
-            return
+        if not clean or not self._object:
+            return  # a Node that was refused is somebody else's, with all that runs on it
         doomed = [
             self.api.delete(
                 PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], grace_seconds=0, uid=uid
