@@ -114,7 +114,7 @@ def _up(options: argparse.Namespace) -> int:
 
 def _up_detached(options: argparse.Namespace) -> int:
     ensure_control_plane()  # here, where somebody sees the progress
-    log = cache_folder() / f"up-{options.name}.log"
+    log = _detached_log(options.name)
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "lab", "up", f"--name={options.name}"]
     command += ["--keep"] * options.keep + ["--audit"] * options.audit
@@ -153,11 +153,16 @@ def _down(name: str) -> int:
                     f"process {run.owner} has not ended control plane {name!r} in {_STOP_SECONDS:g} s"
                 )
             time.sleep(0.05)
+        _detached_log(name).unlink(missing_ok=True)
         _say(f"Control plane {name!r} has ended.")
         return 0
     if runs.remove(name):
         _say(f"Removed {run.folder}.")
     return 0
+
+
+def _detached_log(name: str) -> Path:
+    return cache_folder() / f"up-{name}.log"
 
 
 def _status() -> int:
