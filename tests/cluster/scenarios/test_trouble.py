@@ -1,0 +1,163 @@
+"""Given trouble in the middle of a rollout: a bad image, a stranger, a crash, other people's writes."""
+
+import asyncio
+
+from lab.client import PatchType
+from lab.operator_process import OperatorProcess
+from lab.resources import ACCELERATOR_ROLLOUTS, PODS
+from lab.world import BROKEN, GOOD, NEWER, Shape, condition_of, image_of
+
+from .conftest import MakeWorld
+
+
+async def test_a6_a_bad_image_stops_after_one_pod_and_its_revert_heals(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    world = await make_world(Shape(kind, replicas=3), devices=(3,))
+    await world.settle_in()
+
+    await world.set_image(BROKEN)
+    found = await world.until_stage("Preparing")
+    await world.until(
+        lambda o: any(
+            r["reason"] in ("ErrImagePull", "ImagePullBackOff") for r in o["status"]["replacements"]
+        ),
+        "the image error to be named",
+    )
+    assert len(world.deletions()) == 1, "never more than the budget down"
+    assert found["status"]["unavailableReplicas"] == 1
+
+    await world.set_image(GOOD)
+    await world.until_ready(image=GOOD)
+    assert len(world.deletions()) == 2, "the broken pod, and no other"
+    world.assert_promises()
+
+
+async def test_a6_broken_pods_go_first_and_one_at_a_time(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    world = await make_world(Shape(kind, replicas=3, image="example.com/llm:unready"), devices=(3,))
+    await world.make_workload()
+    await world.make_rollout()
+    await world.until(lambda o: (o.get("status") or {}).get("gatedReplicas") == 0, "open gates")
+    expected = 3 if kind == "Deployment" else 1  # an ordered StatefulSet waits for its first pod
+
+    await world.set_image(NEWER)
+    await world.until_ready(image=NEWER)
+    assert len(world.deletions()) == expected
+    world.assert_promises()
+
+
+async def test_labels_patched_by_others_in_mid_step_cost_no_pod(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    world = await make_world(Shape(kind, replicas=2, faults={"teardown_seconds": 2}), devices=(2,))
+    await world.settle_in()
+    await world.set_image(NEWER)
+    await world.until_stage("Terminating")
+    for number in range(10):
+        label = {"metadata": {"labels": {"touched": str(number)}}}
+        for pod in await world.pods():
+            name = pod["metadata"]["name"]
+            await world.api.patch(PODS, name, label, world.namespace, patch_type=PatchType.MERGE)
+        await world.api.patch(world.workload, "worker", label, world.namespace, patch_type=PatchType.MERGE)
+        await world.api.patch(
+            ACCELERATOR_ROLLOUTS, "worker", label, world.namespace, patch_type=PatchType.MERGE
+        )
+    await world.until_ready(image=NEWER)
+    assert len(world.deletions()) == 2
+    world.assert_promises()
+
+
+async def test_a_stranger_takes_the_device_and_nothing_more_goes_down(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    world = await make_world(Shape(kind, replicas=2, faults={"teardown_seconds": 1}), devices=(2,))
+    await world.settle_in()
+    await world.make_pod("stranger")
+    await world.set_image(NEWER)
+    await world.until_reason("DevicesReleased", "DeviceTaken")
+    assert len(world.deletions()) == 1
+    said = condition_of(await world.rollout(), "DevicesReleased")
+    assert said is not None
+    assert "stranger" in said["message"], "a claim of the same namespace is named"
+
+    await world.api.delete(PODS, "stranger", world.namespace)
+    await world.until_ready(image=NEWER)
+    assert len(world.deletions()) == 2
+    world.assert_promises()
+
+
+async def test_a_pod_that_somebody_else_deletes_is_replaced_behind_the_gate(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    world = await make_world(Shape(kind, replicas=2, faults={"unprepare_seconds": 2}), devices=(2,))
+    await world.settle_in()
+    victim = (await world.pods())[0]["metadata"]
+    await world.api.delete(PODS, victim["name"], world.namespace)
+    found = await world.until_stage("Releasing", "Terminating")
+    assert found["status"]["replacements"][0]["cause"] == "Departure"
+    await world.until(lambda o: not o["status"].get("replacements"), "the departure to be made good")
+    await world.until_ready()
+    assert len(world.deletions()) == 1
+    world.assert_promises()
+
+
+async def test_a_forced_deletion_is_unproven_and_costs_the_wait(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    world = await make_world(Shape(kind, replicas=1, grace=2, faults={"teardown_seconds": 1}), devices=(1,))
+    await world.settle_in(spec={"release": {"unproven": {"extraSeconds": 2}}})
+    victim = (await world.pods())[0]["metadata"]
+    await world.api.delete(PODS, victim["name"], world.namespace, grace_seconds=0)
+    await world.until_reason("DevicesReleased", "ReleaseUnproven")
+    await world.until(lambda o: not o["status"].get("replacements"), "the departure to be made good")
+    await world.until_ready()
+    world.assert_promises()
+
+
+async def test_a_third_image_in_mid_step_just_changes_the_target(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    world = await make_world(Shape(kind, replicas=3, faults={"teardown_seconds": 1}), devices=(3,))
+    await world.settle_in()
+    await world.set_image(NEWER)
+    await world.until_stage("Terminating")
+    await world.set_image("example.com/llm:v3")
+    await world.until_ready(image="example.com/llm:v3", seconds=90)
+    assert {image_of(p) for p in await world.pods()} == {"example.com/llm:v3"}
+    world.assert_promises()
+
+
+async def test_scaling_in_mid_step(kind: str, make_world: MakeWorld, operator: OperatorProcess) -> None:
+    world = await make_world(Shape(kind, replicas=2, faults={"teardown_seconds": 1}), devices=(4,))
+    await world.settle_in()
+    await world.set_image(NEWER)
+    await world.until_stage("Terminating")
+    await world.scale(4)
+    await world.until_ready(image=NEWER, seconds=90)
+    await world.set_image(GOOD)
+    await world.until_stage("Terminating")
+    await world.scale(1)
+    await world.until_ready(image=GOOD, seconds=90)
+    assert len(await world.pods()) == 1
+    world.assert_promises()
+
+
+async def test_ten_idle_minutes_scaled_to_one_bring_no_write(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    """60 s: longer than a resync and than every timer that could tick."""
+    world = await make_world(Shape(kind, replicas=1), devices=(1,))
+    await world.settle_in()
+    before = await operator.metrics()
+    version = (await world.rollout())["metadata"]["resourceVersion"]
+    await asyncio.sleep(60)
+    assert (await world.rollout())["metadata"]["resourceVersion"] == version
+    writes = [_writes(text) for text in (before, await operator.metrics())]
+    assert writes[0] == writes[1], "an idle operator writes nothing"
+
+
+def _writes(text: str) -> float:
+    lines = [line for line in text.splitlines() if line.startswith("accelerator_rollout_api_requests_total{")]
+    return sum(float(line.split()[-1]) for line in lines if 'verb="patch"' in line or 'verb="post"' in line)
