@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import platform
+import signal
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -15,7 +16,9 @@ from accelerator_rollout.act.client import ApiClient, Raw
 from accelerator_rollout.act.confirming import Confirming
 from accelerator_rollout.act.events import Events
 from accelerator_rollout.act.executor import Executor
+from accelerator_rollout.act.parking import Parking
 from accelerator_rollout.act.reporter import Reporter
+from accelerator_rollout.act.rights import missing
 from accelerator_rollout.clock import utc_now
 from accelerator_rollout.config import Settings
 from accelerator_rollout.control.leadership import AlwaysLeader
@@ -23,9 +26,9 @@ from accelerator_rollout.control.loop import Loop
 from accelerator_rollout.control.queue import KeyedQueue
 from accelerator_rollout.decide.plan import plan
 from accelerator_rollout.decide.snapshot import Freshness
-from accelerator_rollout.errors import StartError
+from accelerator_rollout.errors import StartError, UnavailableError
 from accelerator_rollout.metrics import Metrics, age
-from accelerator_rollout.observe.errors import ObserveError
+from accelerator_rollout.observe.errors import NotAllowedError, ObserveError
 from accelerator_rollout.observe.interests import Key
 from accelerator_rollout.observe.kinds import Kind
 from accelerator_rollout.observe.login import configuration_from
@@ -35,6 +38,7 @@ from accelerator_rollout.observe.store import Store
 _log = logging.getLogger(__name__)
 
 _STUCK: Final = 120.0  # seconds that one decision may take before the process counts as dead
+_INSTALL_ROLES: Final = "install the roles that come with the operator (deploy/kustomize/base/rbac.yaml)"
 _STRAYS: Final = 2.0  # seconds between looks for gates that nobody answers for
 
 
@@ -56,13 +60,18 @@ class Operator:
             counted=lambda verb, code: self.metrics.called(verb, "watched", code),
         )
         self.client = ApiClient(
-            load, lambda: self.observer.served, AlwaysLeader(), counted=self.metrics.called
+            load,
+            lambda: self.observer.served,
+            AlwaysLeader(),
+            counted=self.metrics.called,
+            timeout_seconds=settings.request_timeout_seconds,
         )
+        self.parking = Parking(self.client)
         events = Events(self.client, utc_now, platform.node() or "operator")
         self.reporter = Reporter(self.client, events, utc_now)
         executor = Executor(
             self.client,
-            Confirming(self.client, settings.kubelet_managers),
+            Confirming(self.client, settings.kubelet_managers, self._written),
             events,
             self._written,
             self.metrics,
@@ -77,6 +86,7 @@ class Operator:
             self.metrics,
             utc_now,
             plan,
+            policy_parks=lambda: self.parking.present,
             workers=settings.workers,
         )
         self._gauges()
@@ -84,31 +94,53 @@ class Operator:
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT. Raises StartError if the cluster does not let us begin."""
         stop = asyncio.Event()
-        async with self._served():
-            tasks = {
-                asyncio.create_task(self.observer.run(stop), name="observer"),
-                asyncio.create_task(self.loop.run(), name="loop"),
-                asyncio.create_task(self._strays(), name="strays"),
-            }
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    self._ended(task)
-            finally:
-                # Acts are single requests, and what is in flight stands in the status: stopping at once is safe.
-                for task in tasks:
-                    task.cancel()
-                await asyncio.wait(tasks)
-                self.queue.close()
-                await self.client.close()
+        # Kopf takes the signals for itself when it starts, and the observer gives them back; until then they are ours.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        try:
+            async with self._served():
+                await self._until(stop)
+        finally:
+            self.queue.close()
+            await self.client.close()
         _log.info("stopped")
 
-    @staticmethod
-    def _ended(task: asyncio.Task[None]) -> None:
+    async def _until(self, stop: asyncio.Event) -> None:
+        tasks = {
+            asyncio.create_task(stop.wait(), name="until stopped"),
+            asyncio.create_task(self._work(stop), name="work"),
+        }
         try:
-            task.result()
-        except ObserveError as error:
-            raise StartError(str(error)) from error
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # Acts are single requests, and what is in flight stands in the status: stopping at once is safe.
+            for task in tasks:
+                task.cancel()
+            done, _ = await asyncio.wait(tasks)
+        for task in done:
+            if not task.cancelled():
+                task.result()
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        """Work for ever. Raises StartError if the cluster does not let us begin."""
+        try:
+            await self._may_work()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.observer.run(asyncio.Event(), on_signal=stop.set), name="observer")
+                group.create_task(self.loop.run(), name="loop")
+                group.create_task(self._strays(), name="strays")
+                group.create_task(self.parking.run(), name="parking")
+        except (ObserveError, UnavailableError) as error:
+            raise _start_error(error) from error
+        except ExceptionGroup as group:
+            # The first ended the work; the others are its consequences.
+            first = group.exceptions[0]
+            raise (_start_error(first) if isinstance(first, ObserveError) else first) from group
+
+    async def _may_work(self) -> None:
+        lacking = await missing(self.client, self._settings.namespaces)
+        if lacking:
+            raise StartError(f"not allowed to {', '.join(lacking)}: {_INSTALL_ROLES}")
 
     def _written(self, kind: Kind, raw: Raw) -> None:
         """Let the store see at once what our own write brought."""
@@ -119,7 +151,10 @@ class Operator:
         while True:
             await asyncio.sleep(_STRAYS)
             for pod in self.store.strays():
-                await self.reporter.open_stray(pod)
+                try:
+                    await self.reporter.open_stray(pod)
+                except Exception:  # noqa: BLE001 - one odd pod must not end the work for all others
+                    _log.exception("the gate of %s/%s could not be opened", pod.namespace, pod.name)
 
     # Probes and metrics
 
@@ -189,3 +224,8 @@ class Operator:
         if verdict.freshness is not Freshness.FRESH:
             return web.Response(status=503, text=f"{verdict.freshness}: {verdict.problem}\n")
         return web.Response(text="ok\n")
+
+
+def _start_error(error: Exception) -> StartError:
+    hint = f": {_INSTALL_ROLES}" if isinstance(error, NotAllowedError) else ""
+    return StartError(f"{error}{hint}")

@@ -20,6 +20,7 @@ class Settings:
     namespaces: tuple[str, ...] = ()
     listen: tuple[str, int] = ("0.0.0.0", 8080)  # noqa: S104 - a pod is scraped and probed from outside
     resync_seconds: float = 60.0
+    request_timeout_seconds: float = 15.0
     workers: int = 4
     kubelet_managers: frozenset[str] = frozenset({"kubelet"})
     log_format: str = "json"
@@ -80,6 +81,11 @@ OPTIONS: Final = (
     ),
     _Option(
         "resync-seconds", _positive, "seconds between comparisons of the store with the cluster; default: 60"
+    ),
+    _Option(
+        "request-timeout-seconds",
+        _positive,
+        "seconds that one request to the API server may take; default: 15",
     ),
     _Option("workers", _workers, "how many objects are decided on at once; default: 4"),
     _Option(

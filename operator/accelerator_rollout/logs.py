@@ -38,3 +38,6 @@ def configure(form: str, level: str) -> None:
     root.setLevel(level)
     for noisy in ("kopf", "aiohttp.access", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    logging.getLogger("kubernetes").setLevel(
+        logging.ERROR
+    )  # it warns of each kubeconfig that it looks for in vain

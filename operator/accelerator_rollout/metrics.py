@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
 from accelerator_rollout import __version__
@@ -23,6 +23,7 @@ class Metrics:
     """All series. Those of an object go away with it (`gone`)."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # a second series for each, that nothing asks for
         self.registry = CollectorRegistry()
         reg = self.registry
         info = Info(f"{PREFIX}_build", "Version of the operator.", registry=reg)

@@ -27,6 +27,9 @@ MANAGED_LABEL_VALUE: Final = "true"
 # Annotation of a Deployment whose pause is ours, with the reason. Without it, a person paused: left alone.
 PARKED_ANNOTATION: Final = f"{GROUP}/parked"
 
+# The admission policy (and its binding) that parks them.
+PARKING_POLICY: Final = f"park.{GROUP}"
+
 # Finalizer on our own object: no gate, label or pause of ours may outlive the object that answers for it.
 FINALIZER: Final = f"{GROUP}/release"
 

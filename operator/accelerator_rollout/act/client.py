@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 import aiohttp
 
+from accelerator_rollout.act.rights import Right
 from accelerator_rollout.control.leadership import Leadership
 from accelerator_rollout.errors import (
     ActError,
@@ -29,7 +30,9 @@ from accelerator_rollout.names import (
     MANAGED_LABEL,
     MANAGED_LABEL_VALUE,
     PARKED_ANNOTATION,
+    PARKING_POLICY,
 )
+from accelerator_rollout.observe.errors import ObserveError
 from accelerator_rollout.observe.kinds import SOURCES, Kind, Served
 from accelerator_rollout.observe.login import LoadConfiguration, open_session
 
@@ -38,8 +41,11 @@ Raw = Mapping[str, Any]
 _JSON: Final = "application/json"
 _MERGE: Final = "application/merge-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
+_JSON_PATCH: Final = "application/json-patch+json"
 _EVENTS: Final = "/apis/events.k8s.io/v1"
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=15)
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+_READS: Final = {"get": "GET", "list": "GET", "review": "POST"}  # by what they do, whatever HTTP calls it
 
 
 class Client(Protocol):
@@ -115,8 +121,10 @@ class ApiClient:
         served: Callable[[], tuple[Served, ...]],
         leadership: Leadership,
         counted: Callable[[str, str, str], None] = lambda _verb, _resource, _code: None,
+        timeout_seconds: float = 15.0,
     ) -> None:
         self._load, self._served, self._leadership, self._counted = load, served, leadership, counted
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
         self._session: aiohttp.ClientSession | None = None
         self._host = ""
         self._opening = asyncio.Lock()
@@ -244,10 +252,40 @@ class ApiClient:
 
     async def record_event(self, namespace: str, event: Raw) -> None:
         """Create an Event."""
-        self._lead()
         await self._call(
             "post", "events", f"{_EVENTS}/namespaces/{namespace}/events", body=event, content=_JSON
         )
+
+    # Ourselves and our surroundings
+
+    async def may(self, right: Right, namespace: str) -> bool:
+        """Whether we have a right in a namespace ("" for all)."""
+        asked = {
+            "verb": right.verb,
+            "group": right.group,
+            "resource": right.resource,
+            "subresource": right.subresource,
+            "namespace": namespace,
+        }
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        # A review is created and never stored: it is a question, so it needs no leadership.
+        found = await self._call("review", "selfsubjectaccessreviews", _REVIEWS, body=body)
+        return bool((found.get("status") or {}).get("allowed"))
+
+    async def parks(self) -> bool | None:
+        """Whether the policy that parks Deployments is there and bound; None if that cannot be told."""
+        try:
+            for resource in ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"):
+                await self._call("get", resource, f"{_ADMISSION}/{resource}/{PARKING_POLICY}")
+        except GoneError:
+            return False
+        except ActError:
+            return None
+        return True
 
     # The wire
 
@@ -256,10 +294,6 @@ class ApiClient:
             if served.kind is kind:
                 return served.path(namespace or None, name or None)
         raise UnavailableError(f"the cluster does not serve {kind}, or was not asked yet")
-
-    def _lead(self) -> None:
-        if not self._leadership.allows():
-            raise NotLeadingError("this process does not hold the lease: nothing was sent")
 
     async def _write(
         self,
@@ -273,7 +307,6 @@ class ApiClient:
         content: str = _MERGE,
         params: Mapping[str, str] | None = None,
     ) -> Raw:
-        self._lead()
         path = self._path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
         query = {"fieldManager": FIELD_MANAGER, **(params or {})}
         resource = f"{kind}/{subresource}" if subresource else kind
@@ -307,16 +340,19 @@ class ApiClient:
         body: object,
         content: str,
     ) -> tuple[int, bytes, float | None]:
-        method = "GET" if verb in ("get", "list") else verb.upper()
+        method = _READS.get(verb, verb.upper())
         try:
             session = await self._open()
+            # As late as can be: opening a session may take longer than what is left of a lease.
+            if verb not in _READS and not self._leadership.allows():
+                raise NotLeadingError("this process may not act now, since another one may: nothing was sent")
             async with session.request(
                 method,
                 self._host + path,
                 params=params,
                 data=None if body is None else json.dumps(body).encode(),
                 headers={"Accept": _JSON, "Content-Type": content},
-                timeout=_TIMEOUT,
+                timeout=self._timeout,
             ) as response:
                 self._counted(verb, resource, str(response.status))
                 return response.status, await response.read(), _seconds(response.headers.get("Retry-After"))
@@ -325,6 +361,8 @@ class ApiClient:
             raise UnavailableError(
                 f"{method} {path}: the API server does not answer ({type(error).__name__}: {error})"
             ) from error
+        except ObserveError as error:
+            raise UnavailableError(str(error)) from error
 
     async def _open(self) -> aiohttp.ClientSession:
         async with self._opening:
@@ -333,9 +371,6 @@ class ApiClient:
                 self._host = str(found.host).rstrip("/")
                 self._session = await open_session(found)
             return self._session
-
-
-_JSON_PATCH: Final = "application/json-patch+json"
 
 
 def _deployment(uid: str, version: str, *, parked: str | None) -> dict[str, Any]:

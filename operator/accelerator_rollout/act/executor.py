@@ -1,8 +1,19 @@
 """Carries out one plan: confirm each action by fresh reads and a second decision, act, store the status.
 
-What happens when the process dies right here? Before an action: the status holds what was about to happen (`record_first`)
-or nothing happened. After an action and before the status: the world shows what was done, and the next decision reads
-the world; an opened gate is seen on the pod, an eviction on its deletionTimestamp, an unpaused Deployment as stepping.
+What if the process dies right here? Every action is one request, so it is either done or not, and the next decision
+reads which:
+
+- AddFinalizer: an object without it is new, and nothing of its workload has been touched yet.
+- RemoveFinalizer: the last act; undone, it is decided again, and by then nothing else is left to do.
+- ManageDeployment: labels, and no pod moves. UnmanageDeployment: label, annotation and pause go in one request.
+- PauseDeployment: a paused Deployment with our annotation is at rest; the next decision unpauses it if a step is due.
+- UnpauseDeployment: its victim stands in the status before it is sent (`record_first`). Whatever pod the controller then
+  deletes is seen as a departure, and the Deployment as moving: it is paused again.
+- PreferVictim: a cost without a step steers nothing, and the next step sets another.
+- EvictPod: stands in the status before it is sent; afterwards the pod's deletionTimestamp shows that it was done.
+- OpenGate: the pod shows it; a stage that is not stored yet is found out again from the pods.
+- ProbeGate: a dry run leaves nothing.
+
 Two processes at once: every write carries the UID, and where it hangs on more than that the resourceVersion, so the
 second one gets a conflict and decides anew.
 """
@@ -11,7 +22,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from accelerator_rollout.act.client import Client, Raw
 from accelerator_rollout.act.confirming import Confirming
@@ -34,7 +45,15 @@ from accelerator_rollout.decide.actions import (
 from accelerator_rollout.decide.confirm import merge
 from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.snapshot import GateProbe, GateSource, Refused, Snapshot
-from accelerator_rollout.errors import ActError, ConflictError, GoneError, InvalidError, RefusedError
+from accelerator_rollout.errors import (
+    ActError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
+    NotLeadingError,
+    RefusedError,
+)
 from accelerator_rollout.names import FINALIZER, GATE
 from accelerator_rollout.observe.kinds import Kind
 from accelerator_rollout.observe.project import rollout as parse_rollout
@@ -43,6 +62,16 @@ from accelerator_rollout.observe.project import template as parse_template
 _log = logging.getLogger(__name__)
 
 Planner = Callable[[Snapshot, datetime], Plan]
+
+_OnWorkload = (
+    ManageDeployment
+    | UnmanageDeployment
+    | PauseDeployment
+    | UnpauseDeployment
+    | PreferVictim
+    | EvictPod
+    | OpenGate
+)
 
 
 class Watched(Protocol):
@@ -63,9 +92,14 @@ class Observed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a plan. `again`: decide anew at once; `refused` and `probe` are for the next snapshot."""
+    """What came of a plan. `refused` and `probe` are for the next snapshot.
+
+    `again`: there is something new to decide with, at once. `moved`: the world is not the one that was decided on; decide
+    anew as soon as the store has heard of it.
+    """
 
     again: bool = False
+    moved: bool = False
     refused: Refused | None = None
     probe: GateProbe | None = None
     stored: bool = True  # the status in the cluster is the plan's
@@ -96,50 +130,74 @@ class Executor:
         """
         if plan.record_first:
             snapshot = await self._store_status(snapshot, plan.status)
-        outcome = Outcome()
+        outcome = Outcome(stored=plan.record_first)
+        trouble: ActError | None = None
         for action in plan.actions:
+            if (outcome.moved or trouble) and not isinstance(action, OpenGate):
+                continue  # it may hang on the one that was not done; one pod's trouble keeps no other pod gated
             try:
-                outcome = await self._act(action, snapshot, outcome)
+                snapshot, outcome = await self._act(action, snapshot, outcome)
             except (ConflictError, GoneError) as error:
-                _log.info("%s: the world moved, deciding anew: %s", _title(action), error)
-                self._observed.acted(action, "conflict")
-                return replace(outcome, again=True, stored=plan.record_first)
+                self._tell(action, snapshot, "conflict", str(error))
+                outcome = replace(outcome, moved=True)
             except RefusedError as error:
-                self._observed.acted(action, "refused")
+                self._tell(action, snapshot, "refused", str(error))
                 uid = action.pod_uid if isinstance(action, EvictPod) else ""
                 refused = Refused(uid, "Refused", str(error), self._clock())
-                return replace(outcome, again=True, refused=refused, stored=plan.record_first)
+                return replace(outcome, again=True, refused=refused)
+            except (ForbiddenError, InvalidError) as error:
+                self._tell(action, snapshot, "failed", str(error))
+                trouble = error
         left = any(isinstance(a, RemoveFinalizer) for a in plan.actions)
-        if not plan.record_first and not left:
+        if not plan.record_first and not outcome.moved and not left:
             await self._store_status(snapshot, plan.status)
-        for notice in plan.notices:
+            outcome = replace(outcome, stored=True)
+        if trouble is not None:
+            raise trouble
+        for notice in plan.notices if outcome.stored or left else ():
             await self._events.say(Subject.rollout(snapshot.rollout), notice)
         return outcome
 
-    async def _act(self, action: Action, snapshot: Snapshot, outcome: Outcome) -> Outcome:
+    async def _act(self, action: Action, snapshot: Snapshot, outcome: Outcome) -> tuple[Snapshot, Outcome]:
         fresh = snapshot
         if not isinstance(action, AddFinalizer | RemoveFinalizer | ProbeGate):
+            reads = await self._confirming.read(action, snapshot)
             now = self._clock()
-            fresh = merge(snapshot, await self._confirming.read(action, snapshot), now)
+            fresh = merge(snapshot, reads, now)
             if action not in self._planner(fresh, now).actions:
-                _log.info("%s: fresh reads say otherwise, not done", _title(action))
-                self._observed.acted(action, "dropped")
-                return replace(outcome, again=True)
-        probe = await self._send(action, fresh)
-        self._observed.acted(action, "done")
-        _log.info("%s", _title(action), extra={"rollout": f"{fresh.rollout.namespace}/{fresh.rollout.name}"})
-        return replace(outcome, probe=probe or outcome.probe, again=outcome.again or probe is not None)
+                self._tell(action, snapshot, "dropped", "fresh reads say otherwise")
+                return snapshot, replace(outcome, moved=True)
+        if isinstance(action, AddFinalizer | RemoveFinalizer):
+            # The status that follows carries the resourceVersion that this write brings.
+            own = await self._finalizer(fresh, add=isinstance(action, AddFinalizer))
+            snapshot = replace(snapshot, rollout=own)
+        elif isinstance(action, ProbeGate):
+            probe = await self._probe(fresh, action.template_digest)
+            outcome = replace(outcome, probe=probe, again=True)
+        else:
+            await self._send(action, fresh)
+        self._tell(action, snapshot, "done", "")
+        return snapshot, outcome
 
-    async def _send(self, action: Action, fresh: Snapshot) -> GateProbe | None:
-        space, rollout, client = fresh.rollout.namespace, fresh.rollout, self._client
+    def _tell(self, action: Action, snapshot: Snapshot, result: str, why: str) -> None:
+        self._observed.acted(action, result)
+        facts = {name: str(value) for name in action.__slots__ if (value := getattr(action, name)) != ""}
+        rollout = f"{snapshot.rollout.namespace}/{snapshot.rollout.name}"
+        what = ", ".join(f"{name}={value}" for name, value in facts.items())
+        _log.info(
+            "%s: %s(%s) %s%s",
+            rollout,
+            type(action).__name__,
+            what,
+            result,
+            f": {why}" if why else "",
+            extra={"rollout": rollout, "action": type(action).__name__, "result": result, **_renamed(facts)},
+        )
+
+    async def _send(self, action: _OnWorkload, fresh: Snapshot) -> None:
+        space, client = fresh.rollout.namespace, self._client
         version = fresh.workload.resource_version if fresh.workload else ""
         match action:
-            case AddFinalizer():
-                current = rollout.finalizers
-                kept = [*current, *([] if FINALIZER in current else [FINALIZER])]
-                await self._finalizers(fresh, kept)
-            case RemoveFinalizer():
-                await self._finalizers(fresh, [f for f in rollout.finalizers if f != FINALIZER])
             case ManageDeployment(name, uid):
                 self._watched(Kind.DEPLOYMENTS, await client.label_managed(space, name, uid))
             case UnmanageDeployment(name, uid):
@@ -156,30 +214,42 @@ class Executor:
                 await client.evict(space, name, uid)
             case OpenGate(name, uid, _):
                 self._watched(Kind.PODS, await client.open_gate(space, name, uid))
-            case ProbeGate(digest):
-                return await self._probe(fresh, digest)
-        return None
+            case _:
+                assert_never(action)
 
-    async def _finalizers(self, fresh: Snapshot, finalizers: list[str]) -> None:
-        own = await self._own(fresh)
+    async def _finalizer(self, fresh: Snapshot, *, add: bool) -> RolloutObject:
+        """Write our finalizer on, or off, the object that was decided on; return it as it is then.
+
+        Finalizers are a list that others write too, so it is read afresh and goes back with its resourceVersion.
+        """
+        decided = fresh.rollout
+        raw = await self._client.read(Kind.ROLLOUTS, decided.namespace, decided.name)
+        own = self._own(fresh, raw)
+        if own.finalizers != decided.finalizers or own.deletion != decided.deletion:
+            raise ConflictError(f"AcceleratorRollout {decided.namespace}/{decided.name} has changed")
+        wanted = [f for f in own.finalizers if f != FINALIZER] + ([FINALIZER] if add else [])
         raw = await self._client.write_finalizers(
-            own.namespace, own.name, own.uid, own.resource_version, finalizers
+            own.namespace, own.name, own.uid, own.resource_version, wanted
         )
         self._watched(Kind.ROLLOUTS, raw)
+        return self._own(fresh, raw)
 
-    async def _own(self, fresh: Snapshot) -> RolloutObject:
-        """Return our object as it was decided on; finalizers are a list that others write too."""
-        raw = await self._client.read(Kind.ROLLOUTS, fresh.rollout.namespace, fresh.rollout.name)
+    @staticmethod
+    def _own(fresh: Snapshot, raw: Raw | None) -> RolloutObject:
+        """Return our object from a response. Raises GoneError, or ConflictError if something else was decided on."""
+        decided = fresh.rollout
+        name = f"AcceleratorRollout {decided.namespace}/{decided.name}"
         if raw is None:
-            raise GoneError(f"AcceleratorRollout {fresh.rollout.namespace}/{fresh.rollout.name} is gone")
+            raise GoneError(f"{name} is gone")
         own = parse_rollout(raw)
-        if not isinstance(own, RolloutObject) or own.uid != fresh.rollout.uid:
-            raise ConflictError(f"AcceleratorRollout {own.namespace}/{own.name} is another one now")
-        if own.finalizers != fresh.rollout.finalizers or own.deletion != fresh.rollout.deletion:
-            raise ConflictError(f"AcceleratorRollout {own.namespace}/{own.name} has changed")
+        if not isinstance(own, RolloutObject):
+            raise ConflictError(f"{name} cannot be read any more: {own.message}")
+        if (own.uid, own.generation) != (decided.uid, decided.generation):
+            raise ConflictError(f"{name} has changed")
         return own
 
     async def _store_status(self, snapshot: Snapshot, status: RolloutStatus) -> Snapshot:
+        """Store the status if it says something new; return the snapshot with the object as it is then."""
         rollout = snapshot.rollout
         if status.to_raw() == rollout.status.to_raw():
             return snapshot
@@ -187,14 +257,9 @@ class Executor:
             rollout.namespace, rollout.name, rollout.uid, rollout.resource_version, status.to_raw()
         )
         self._watched(Kind.ROLLOUTS, raw)
-        stored = parse_rollout(raw)
-        if not isinstance(stored, RolloutObject):
-            raise InvalidError(
-                f"the status of {rollout.namespace}/{rollout.name} came back unreadable: {stored.message}"
-            )
-        return replace(snapshot, rollout=stored)
+        return replace(snapshot, rollout=self._own(snapshot, raw))
 
-    async def _probe(self, fresh: Snapshot, digest: str) -> GateProbe | None:
+    async def _probe(self, fresh: Snapshot, digest: str) -> GateProbe:
         """Find out whether a pod of the workload's template comes back with our gate."""
         ref = fresh.rollout.spec.workload_ref
         kind = Kind.DEPLOYMENTS if ref.kind is WorkloadKind.DEPLOYMENT else Kind.STATEFUL_SETS
@@ -204,7 +269,7 @@ class Executor:
             raise ConflictError(f"{ref.kind} {ref.name} has another template now")
         try:
             pod = await self._client.try_pod(fresh.rollout.namespace, template)
-        except (ConflictError, GoneError):
+        except (ConflictError, GoneError, NotLeadingError):
             raise
         except ActError as error:
             return GateProbe(digest, GateSource.UNKNOWN, str(error))
@@ -212,7 +277,6 @@ class Executor:
         return GateProbe(digest, GateSource.POLICY if GATE in gates else GateSource.NONE)
 
 
-def _title(action: Action) -> str:
-    fields = {name: getattr(action, name) for name in action.__slots__}
-    named = ", ".join(f"{name}={value}" for name, value in fields.items() if value)
-    return f"{type(action).__name__}({named})"
+def _renamed(facts: dict[str, str]) -> dict[str, str]:
+    """Return the facts under names that a log record does not use itself."""
+    return {"object" if name == "name" else name: value for name, value in facts.items()}

@@ -11,6 +11,7 @@ from accelerator_rollout.decide.outcome import EventType, Notice
 from accelerator_rollout.errors import ActError
 from accelerator_rollout.names import GATE
 from accelerator_rollout.observe.kinds import Kind
+from accelerator_rollout.observe.project import ProjectionError
 from accelerator_rollout.observe.project import pod as parse_pod
 from accelerator_rollout.observe.project import rollout as parse_rollout
 from accelerator_rollout.records import Owner, PodRecord
@@ -59,6 +60,8 @@ class Reporter:
         try:
             found = [parse_rollout(raw) for raw in await self._client.read_all(Kind.ROLLOUTS, pod.namespace)]
             top = await self._workload(pod)
+            if top is None and pod.owner is not None:
+                return False  # the ReplicaSet is gone: who is to answer for its pod shows in a moment
             for rollout in found:
                 if isinstance(rollout, RolloutObject):
                     ref: tuple[str, str] | None = (
@@ -75,22 +78,34 @@ class Reporter:
             if raw is None or parse_pod(raw).uid != pod.uid or GATE not in parse_pod(raw).gates:
                 return False
             await self._client.open_gate(pod.namespace, pod.name, pod.uid)
-        except ActError as error:
+        except (ActError, ProjectionError) as error:
             _log.warning("the gate of %s/%s could not be opened: %s", pod.namespace, pod.name, error)
             return False
         text = "no AcceleratorRollout names the workload of this pod, so nothing keeps it gated"
-        _log.info("opened the gate of %s/%s: %s", pod.namespace, pod.name, text)
+        _log.info(
+            "opened the gate of %s/%s: %s",
+            pod.namespace,
+            pod.name,
+            text,
+            extra={"pod_name": pod.name, "pod_uid": pod.uid},
+        )
         notice = Notice(EventType.NORMAL, "GateOpened", text, "OpenGate")
         await self._events.say(Subject.pod(pod), notice)
         return True
 
     async def _workload(self, pod: PodRecord) -> Owner | None:
-        """Return the workload at the top of the pod's owners; a ReplicaSet's own owner is read afresh."""
+        """Return the workload at the top of the pod's owners; a ReplicaSet's own owner is read afresh.
+
+        None for a pod without owner, and where the ReplicaSet is gone.
+        """
         owner = pod.owner
         if owner is None or owner.kind != "ReplicaSet":
             return owner
         raw = await self._client.read(Kind.REPLICA_SETS, pod.namespace, owner.name)
-        for ref in ((raw or {}).get("metadata") or {}).get("ownerReferences") or []:
+        meta = (raw or {}).get("metadata") or {}
+        if meta.get("uid") != owner.uid:
+            return None
+        for ref in meta.get("ownerReferences") or []:
             if ref.get("controller"):
                 return Owner(ref["kind"], ref["name"], ref["uid"])
         return owner

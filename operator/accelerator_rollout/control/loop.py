@@ -54,7 +54,7 @@ class _Memory:
 
 
 class Loop:
-    """Some workers over one queue. `beat` is the loop time of the last sign of life, for /healthz."""
+    """Some workers over one queue."""
 
     def __init__(
         self,
@@ -91,10 +91,10 @@ class Loop:
             started = asyncio.get_running_loop().time()
             self._since[key] = started
             try:
-                await self._handle(key, started)
+                settled = await self._handle(key, started)
             except (ConflictError, GoneError) as error:
                 _log.info("%s/%s: deciding anew: %s", *key, error)
-                self._queue.failed(key)
+                self._queue.moved(key)
             except (ActError, ProjectionError) as error:
                 self._told.failed(error)
                 wait = error.retry_after if isinstance(error, UnavailableError) else None
@@ -105,11 +105,15 @@ class Loop:
                 delay = self._queue.failed(key)
                 _log.exception("%s/%s: a defect; again in %.1f s", *key, delay)
             else:
-                self._queue.done(key)
+                if settled:
+                    self._queue.done(key)
+                else:
+                    self._queue.moved(key)
             finally:
                 del self._since[key]
 
-    async def _handle(self, key: Key, started: float) -> None:
+    async def _handle(self, key: Key, started: float) -> bool:
+        """Return whether the world was the one that was decided on."""
         now = self._clock()
         snapshot = self._store.snapshot(key, now)
         match snapshot:
@@ -118,11 +122,13 @@ class Loop:
                 self._memory.pop(key, None)
                 self._told.gone(key)
             case Unreadable():
+                self._told.gone(key)
                 await self._reporter.report_unreadable(snapshot)
             case _:
-                await self._decide(key, snapshot, now, started)
+                return await self._decide(key, snapshot, now, started)
+        return True
 
-    async def _decide(self, key: Key, snapshot: Snapshot, now: datetime, started: float) -> None:
+    async def _decide(self, key: Key, snapshot: Snapshot, now: datetime, started: float) -> bool:
         memory = self._memory.setdefault(key, _Memory())
         self._expire(memory, now)
         snapshot = replace(
@@ -143,6 +149,7 @@ class Loop:
         due = [d for d in (plan.next_due, self._memory_due(memory)) if d is not None]
         if due:
             self._queue.add_after(key, max(_SOONEST, (min(due) - now).total_seconds()))
+        return not outcome.moved
 
     @staticmethod
     def _expire(memory: _Memory, now: datetime) -> None:

@@ -21,9 +21,15 @@ class KeyedQueue(Generic[K]):
         *,
         first_delay: float = 0.2,
         longest_delay: float = 30.0,
+        moved_delay: float = 0.05,
         waited: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
-        self._first, self._longest, self._waited = first_delay, longest_delay, waited
+        self._first, self._longest, self._moved, self._waited = (
+            first_delay,
+            longest_delay,
+            moved_delay,
+            waited,
+        )
         self._ready: OrderedDict[K, float] = OrderedDict()
         self._busy: set[K] = set()
         self._again: set[K] = set()
@@ -76,15 +82,19 @@ class KeyedQueue(Generic[K]):
 
     def failed(self, key: K, at_least: float = 0.0) -> float:
         """End the work on `key`: it failed and comes back in the returned number of seconds."""
-        count = self._failures.get(key, 0)
-        self._failures[key] = count + 1
-        delay = min(self._longest, self._first * 2.0 ** min(count, 20))
-        delay = max(at_least, delay * random.uniform(0.75, 1.25))  # noqa: S311 - jitter, no secret
+        delay = max(at_least, self._backoff(key, self._first))
         # What changed meanwhile does not make a failing call succeed: it waits for the same time.
         self._again.discard(key)
         self._release(key)
         self.add_after(key, delay)
         return delay
+
+    def moved(self, key: K) -> None:
+        """End the work on `key`: the world had moved. It comes back at once if that was heard of meanwhile, else soon."""
+        delay = self._backoff(key, self._moved)
+        self._release(key)
+        if key not in self._ready:
+            self.add_after(key, delay)
 
     def forget(self, key: K) -> None:
         """Drop what is remembered of `key`: its object is gone."""
@@ -98,6 +108,12 @@ class KeyedQueue(Generic[K]):
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+    def _backoff(self, key: K, first: float) -> float:
+        count = self._failures.get(key, 0)
+        self._failures[key] = count + 1
+        delay = min(self._longest, first * 2.0 ** min(count, 20))
+        return delay * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, no secret
 
     def _release(self, key: K) -> None:
         self._busy.discard(key)

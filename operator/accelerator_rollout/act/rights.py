@@ -1,0 +1,52 @@
+"""Whether we have the rights that the work needs: asked once at the start, so that a lack is told before anything moves."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from accelerator_rollout.names import GROUP, PLURAL
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A verb on a resource."""
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{self.verb} {name}" + (f"/{self.subresource}" if self.subresource else "")
+
+
+# Reads show at the first list. Events are best effort.
+NEEDED: Final = (
+    Right("patch", GROUP, PLURAL),
+    Right("patch", GROUP, PLURAL, "status"),
+    Right("patch", "", "pods"),
+    Right("create", "", "pods"),
+    Right("create", "", "pods", "eviction"),
+    Right("patch", "apps", "deployments"),
+)
+
+
+class Asking(Protocol):
+    """Who asks the API server."""
+
+    async def may(self, right: Right, namespace: str) -> bool:
+        """Whether we have the right in the namespace ("" for all). Raises ActError."""
+        ...
+
+
+async def missing(client: Asking, namespaces: Collection[str] = ()) -> tuple[str, ...]:
+    """Return what we may not do, in words: in these namespaces, or in all. Raises ActError."""
+    return tuple(
+        [
+            f"{right} in {f'namespace {space}' if space else 'all namespaces'}"
+            for space in namespaces or ("",)
+            for right in NEEDED
+            if not await client.may(right, space)
+        ]
+    )
