@@ -7,7 +7,7 @@ import pytest
 from cluster.lab.workload import Bench, container_state, is_terminal, phase_is, restarts
 from lab.client import Object, has_condition
 from lab.ledger import Deed
-from lab.nodes import TaintEffect
+from lab.nodes import SimulatedNodes, TaintEffect
 from lab.recorder import Recorder
 from lab.resources import LEASES, NODES, RESOURCE_SLICES
 
@@ -138,6 +138,30 @@ async def test_a_real_node_is_never_taken_over(bench: Bench) -> None:
         await bench.nodes.close()
         assert await bench.api.find(NODES, f"{bench.namespace}-real"), "the clean-up must leave it alone"
         await bench.api.delete(NODES, f"{bench.namespace}-real")
+
+
+@pytest.mark.parametrize("deleted_first", [False, True], ids=["then deleted", "already terminating"])
+async def test_another_process_takes_over_nodes_and_running_pods_as_they_are(
+    bench: Bench, recorder: Recorder, deleted_first: bool
+) -> None:
+    await bench.nodes.add("node-a", devices=1)
+    await bench.pod()
+    await bench.ready()
+    await bench.nodes.close(clean=False)
+    await recorder.caught_up()
+    before = recorder.events()[-1]
+
+    if deleted_first:
+        await bench.delete()
+    async with SimulatedNodes(bench.api, driver=bench.nodes.driver) as successor:
+        await successor.add("node-a", devices=1)
+        if not deleted_first:
+            await bench.delete()
+        await bench.gone()
+        await recorder.caught_up()
+        changes = recorder.events(kind="Pod", predicate=lambda one: one.version > before.version)
+        assert changes[0].deleting, "the pod was neither restarted nor reported anew"
+        assert [entry.deed for entry in successor.ledger.entries()] == [Deed.PREPARED, Deed.UNPREPARED]
 
 
 # Drivers

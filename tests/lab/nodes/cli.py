@@ -45,7 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kubeconfig", type=Path, help="kubeconfig file (default: the lab's own; with --context, kubectl's)"
     )
-    parser.add_argument("--name", default="lab", help="which running lab to join when no context is named")
+    parser.add_argument(
+        "--name", default="default", help="which running lab to join when no context is named"
+    )
     parser.add_argument("--count", type=_positive, default=2, help="how many nodes (default 2)")
     parser.add_argument("--devices", type=_positive, default=4, help="devices on each node (default 4)")
     parser.add_argument("--slices", type=_positive, default=1, help="ResourceSlices of each pool (default 1)")

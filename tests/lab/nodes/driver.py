@@ -43,19 +43,16 @@ class NodeDriver:
             if one.done:
                 return
             self._reachable("NodePrepareResources")
-            for allotted in claim.allotted or ():
-                holder = Holder(
-                    claim_uid=claim.uid,
-                    claim_namespace=claim.namespace,
-                    claim_name=claim.name,
-                    pod_uid=pod_uid,
-                    pod_name=pod_name,
-                    admin=allotted.admin,
-                    share=allotted.share,
-                )
-                self._ledger.prepared(self.node, allotted.device, holder)
+            self._note_prepared(claim, pod_uid, pod_name)
             await asyncio.sleep(behaviour.prepare_seconds)
             one.done = True
+
+    def resume(self, claim: Claim, pod_uid: str, pod_name: str) -> None:
+        """An earlier life of this program prepared the claim for the pod: it still is."""
+        one = self._prepared.setdefault(claim.uid, _Prepared(claim))
+        one.pods.add(pod_uid)
+        one.done = True
+        self._note_prepared(claim, pod_uid, pod_name)
 
     def tried(self, claim: Claim, pod_uid: str) -> None:
         """A prepare was attempted and failed: the kubelet will want to unprepare all the same."""
@@ -98,6 +95,19 @@ class NodeDriver:
         self._prepared.clear()
         for entry in self._ledger.held(node=self.node):
             self._ledger.unprepared(self.node, entry.device, entry.holder.claim_uid, cause=cause)
+
+    def _note_prepared(self, claim: Claim, pod_uid: str, pod_name: str) -> None:
+        for allotted in claim.allotted or ():
+            holder = Holder(
+                claim_uid=claim.uid,
+                claim_namespace=claim.namespace,
+                claim_name=claim.name,
+                pod_uid=pod_uid,
+                pod_name=pod_name,
+                admin=allotted.admin,
+                share=allotted.share,
+            )
+            self._ledger.prepared(self.node, allotted.device, holder)
 
     def _note_unprepared(self, claim_uid: str) -> None:
         for entry in self._ledger.held(node=self.node, claim_uid=claim_uid):

@@ -51,7 +51,9 @@ class SimulatedNodes:
             self.raise_errors()
 
     async def start(self) -> None:
-        """Start watching."""
+        """Start watching. The claims are known from here on: pods found running must be matched with theirs at once."""
+        for claim in (await self.api.list(RESOURCE_CLAIMS)).items:
+            self._claims.put(claim)
         handlers: list[tuple[Resource, Callable[[WatchEvent], None]]] = [
             (PODS, self._see_pod),
             (RESOURCE_CLAIMS, self._see_claim),

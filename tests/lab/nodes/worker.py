@@ -128,11 +128,21 @@ class PodWorker:
         """Everything this node ever does with the pod; returns when the object and the containers are gone."""
         await self._host.awake()
         if self._phase not in _TERMINAL:
+            self._resume_claims()
             await self._live_until_asked()
             await self._stop_containers()
             await self._unprepare()
             await self._report_end()
         await self._delete_object()
+
+    def _resume_claims(self) -> None:
+        """Containers that run already hold their devices, also if the pod is to end before anything else happens."""
+        if not self._adopted:
+            return
+        for name in claim_names(self.pod) or ():
+            claim = self._host.claims.get((self._namespace, name))
+            if claim is not None and claim.usable_by(self.uid):
+                self._host.driver.resume(claim, self.uid, self.name)
 
     async def _live_until_asked(self) -> None:
         self._tell()
