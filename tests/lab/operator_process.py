@@ -184,7 +184,7 @@ class OperatorProcess:
             return await response.text()
 
     def _flags(self) -> tuple[str, ...]:
-        return (f"--kubeconfig={self.kubeconfig}", f"--listen={HOST}:{self.port}")
+        return (f"--kubeconfig={self.kubeconfig}", f"--listen={HOST}:{self.port}", "--log-format=text")
 
     def _failure(self, what: str) -> OperatorProcessError:
         return OperatorProcessError(f"the operator {what}; {self.log} ends with:\n{self.log_tail()}")
