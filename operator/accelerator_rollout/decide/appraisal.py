@@ -1,12 +1,13 @@
 """One replacement judged: its entry brought up to date, its verdict and where it stands."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from accelerator_rollout.api.models import Replacement, Stage, StageEntry
 from accelerator_rollout.decide.departures import departed, gated
 from accelerator_rollout.decide.outcome import ReleaseTime
-from accelerator_rollout.decide.release import Verdict, judge
+from accelerator_rollout.decide.reasons import Waiting
+from accelerator_rollout.decide.release import Obstacle, Verdict, judge, lost
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.decide.stages import Standing, after_release, before_release
 from accelerator_rollout.records import PodRecord
@@ -16,13 +17,17 @@ MAX_STAGE_TIMES = 12  # as bounded in the schema
 
 @dataclass(frozen=True, slots=True)
 class Appraisal:
-    """`verdict` is None where none is due: the pod has not left, or its successor has the devices already."""
+    """`verdict` is None where none is due: the pod has not left, or its successor's gate is open.
+
+    `lost` says who took the devices after that, while the successor still waits for the scheduler.
+    """
 
     entry: Replacement
     standing: Standing
     verdict: Verdict | None
     successor: PodRecord | None
     left: bool
+    lost: Obstacle | None = None
 
     @property
     def unreleased(self) -> bool:
@@ -46,15 +51,18 @@ def appraise(entry: Replacement, snapshot: Snapshot, min_ready_seconds: int, now
     if pod is not None and not departed(pod):
         return Appraisal(entry, Standing(Stage.SELECTED, entry.reason, entry.message), None, None, left=False)
     successor = next((p for p in snapshot.pods if p.uid == entry.replacement_pod_uid and p.live), None)
-    has_devices = successor is not None and not gated(successor) and entry.released_at is not None
-    verdict = None if has_devices else judge(entry, snapshot, now)
+    opened = successor is not None and not gated(successor) and entry.released_at is not None
+    verdict = None if opened else judge(entry, snapshot, now)
     standing = (before_release(verdict) if verdict else None) or after_release(
         successor, min_ready_seconds, now
     )
+    taken = lost(entry, snapshot) if opened and standing.reason == Waiting.AWAITING_SCHEDULER else None
+    if taken is not None:
+        standing = replace(standing, reason=taken.reason, message=f"{standing.message}; {taken.message}")
     if verdict is not None:
         released = (entry.released_at or now) if verdict.released else None
         entry = entry.model_copy(update={"proof": verdict.proof, "released_at": released})
-    return Appraisal(entry, standing, verdict, successor, left=True)
+    return Appraisal(entry, standing, verdict, successor, left=True, lost=taken)
 
 
 def restage(entry: Replacement, standing: Standing, now: datetime) -> Replacement:

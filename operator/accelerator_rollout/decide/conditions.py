@@ -115,10 +115,11 @@ def _progress(picture: Picture) -> tuple[str, str, bool]:
 
 def _released(board: "_Board", appraisals: tuple[Appraisal, ...]) -> None:
     for a in appraisals:
-        if a.verdict is not None and a.verdict.obstacle is not None:
+        obstacle = a.lost or (a.verdict.obstacle if a.verdict is not None else None)
+        if obstacle is not None:
             who = a.entry.pod_name or "an unknown predecessor"
-            message = f"devices of {who}: {a.verdict.obstacle.message}"
-            board.deny(ConditionType.DEVICES_RELEASED, a.verdict.obstacle.reason, message)
+            message = f"devices of {who}: {obstacle.message}"
+            board.deny(ConditionType.DEVICES_RELEASED, obstacle.reason, message)
             return
     text = "no departed pod holds a device"
     board.hold(ConditionType.DEVICES_RELEASED, Settled.ALL_RELEASED, text)

@@ -92,9 +92,8 @@ def _by(claim: ClaimRecord) -> str:
 
 def _unavailable(replacement: Replacement, snapshot: Snapshot) -> Obstacle | None:
     """Return what keeps a new claim from the devices, in the order in which it would be repaired."""
-    own = {c.uid for c in replacement.claims}
     for device in devices_of(replacement.claims):
-        taken = _taken(device, own, replacement.replacement_pod_uid, snapshot)
+        taken = _taken(device, replacement, snapshot)
         if taken is not None:
             return taken
         obstacle = _unpublished(device, snapshot.slices, snapshot.taint_rules)
@@ -103,12 +102,23 @@ def _unavailable(replacement: Replacement, snapshot: Snapshot) -> Obstacle | Non
     return None
 
 
+def lost(replacement: Replacement, snapshot: Snapshot) -> Obstacle | None:
+    """Return who has a device that was free when the successor's gate opened; None if nobody but the successor.
+
+    Race: an open pod and a stranger that waits as well are equals to the scheduler.
+    """
+    taken = (_taken(device, replacement, snapshot) for device in devices_of(replacement.claims))
+    return next((obstacle for obstacle in taken if obstacle is not None), None)
+
+
 def devices_of(claims: Iterable[HeldClaim]) -> tuple[Device, ...]:
     """Return the devices of the claims, each once."""
     return tuple(dict.fromkeys(Device(d.driver, d.pool, d.device) for c in claims for d in c.devices))
 
 
-def _taken(device: Device, own: set[str], successor_uid: str, snapshot: Snapshot) -> Obstacle | None:
+def _taken(device: Device, replacement: Replacement, snapshot: Snapshot) -> Obstacle | None:
+    own = {c.uid for c in replacement.claims}
+    successor_uid = replacement.replacement_pod_uid
     for claim in snapshot.holders.get(device, ()):
         if claim.uid in own or (successor_uid and claim.owner_pod_uid == successor_uid):
             continue
