@@ -19,8 +19,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _control_plane_stays_well(request: pytest.FixtureRequest) -> Iterator[None]:
     """A program that died during a test explains its failure better than the timeouts that follow."""
+    wanted = {"control_plane", "cluster"} & set(request.fixturenames)
+    if not wanted or request.config.getoption("--kube-context") is not None:
+        yield
+        return
+    control_plane: ControlPlane = request.getfixturevalue("control_plane")
     yield
-    on_our_own = request.config.getoption("--kube-context") is None
-    if on_our_own and {"control_plane", "cluster"} & set(request.fixturenames):
-        control_plane: ControlPlane = request.getfixturevalue("control_plane")
-        control_plane.check()
+    control_plane.check()

@@ -152,6 +152,7 @@ async def test_a_running_workload_is_adopted_by_adding_the_gate(
     await world.make_workload()
     await world.make_rollout()
     await _refused(world, "PodsNotGated")
+    await world.until(lambda o: o["status"].get("readyReplicas") == 2, "the workload to run")
     gate = {"schedulingGates": [{"name": "accelerator-rollout.dev/device-release"}]}
     await world.api.patch(
         world.workload,
