@@ -91,6 +91,18 @@ def unknown(before: Iterable[Condition], generation: int, why: str, now: datetim
     return board.conditions
 
 
+def leaving(
+    before: Iterable[Condition], generation: int, message: str, now: datetime
+) -> tuple[Condition, ...]:
+    """Return the conditions while our object is being deleted."""
+    board = _Board(tuple(before), generation, now)
+    board.hold(ConditionType.PROGRESSING, Waiting.GOING_AWAY, message)
+    board.deny(ConditionType.READY, Waiting.GOING_AWAY, message)
+    board.hold(ConditionType.RECONCILING, Waiting.GOING_AWAY, message)
+    board.drop(ConditionType.STALLED)
+    return board.conditions
+
+
 def _progress(picture: Picture) -> tuple[str, str, bool]:
     """Return reason and message of Progressing, and whether anything moves."""
     if picture.refused is not None:

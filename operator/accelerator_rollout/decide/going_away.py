@@ -8,12 +8,14 @@ from datetime import datetime, timedelta
 
 from accelerator_rollout.decide.actions import OpenGate, RemoveFinalizer
 from accelerator_rollout.decide.admission import conflict
-from accelerator_rollout.decide.appraisal import appraise, restage
+from accelerator_rollout.decide.appraisal import Appraisal, appraise, restage
+from accelerator_rollout.decide.conditions import leaving
 from accelerator_rollout.decide.departures import gated, match, track
 from accelerator_rollout.decide.openings import openings
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.names import FINALIZER
+from accelerator_rollout.records import PodRecord
 from accelerator_rollout.workloads.base import Driver
 
 
@@ -29,27 +31,38 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
     entries = match(track(snapshot, now), snapshot, now)
     appraisals = tuple(a for a in (appraise(e, snapshot, min_ready, now) for e in entries) if a.left)
     waiting = [p for p in snapshot.pods if p.live and gated(p)]
-    unreleased = [a for a in appraisals if a.unreleased and a.entry.replacement_pod_uid]
+    # A departure whose successor does not exist yet counts too: once we are gone, its gate would open at first sight.
+    unreleased = [a for a in appraisals if a.unreleased]
     due = _due(snapshot, max((a.entry.grace_seconds or 0 for a in appraisals), default=0))
-    status = rollout.status.model_copy(
-        update={"replacements": tuple(restage(a.entry, a.standing, now) for a in appraisals)}
+    late = now >= due
+    if not waiting and (late or not unreleased):
+        return Plan((*driver.let_go(), leave), rollout.status, record_first=False, next_due=None)
+    acts = (
+        _open_all(waiting, appraisals) if late else openings(snapshot, driver, appraisals, doomed="").actions
     )
-    if not waiting:
-        return Plan((*driver.let_go(), leave), status, record_first=False, next_due=None)
+    who = ", ".join(sorted(a.entry.pod_name or a.entry.replacement_pod_name for a in unreleased))
+    told = f"the object is being deleted; waiting for the devices of {who}, until {due:%H:%M:%S} UTC at most"
+    status = rollout.status.model_copy(
+        update={
+            "replacements": tuple(restage(a.entry, a.standing, now) for a in appraisals),
+            "conditions": leaving(
+                rollout.status.conditions,
+                rollout.generation,
+                told if who else "the object is being deleted",
+                now,
+            ),
+        }
+    )
     notices: tuple[Notice, ...] = ()
-    if now >= due:
-        by_successor = {a.entry.replacement_pod_uid: a.entry for a in appraisals}
-        acts = tuple(
-            OpenGate(p.name, p.uid, by_successor[p.uid].pod_uid if p.uid in by_successor else "")
-            for p in waiting
-        )
-        if unreleased:
-            names = ", ".join(sorted(a.entry.replacement_pod_name for a in unreleased))
-            text = f"the object is being deleted: gates of {names} open without proof that devices are free"
-            notices = (Notice(EventType.WARNING, "OpenedWithoutProof", text, "OpenGate"),)
-    else:
-        acts = openings(snapshot, driver, appraisals, doomed="").actions
-    return Plan(acts, status, record_first=False, next_due=None if now >= due else due, notices=notices)
+    if late and unreleased:
+        text = f"the object is being deleted: gates open without proof that the devices of {who} are free"
+        notices = (Notice(EventType.WARNING, "OpenedWithoutProof", text, "OpenGate"),)
+    return Plan(acts, status, record_first=False, next_due=None if late else due, notices=notices)
+
+
+def _open_all(waiting: list[PodRecord], appraisals: tuple[Appraisal, ...]) -> tuple[OpenGate, ...]:
+    pods_by_successor = {a.entry.replacement_pod_uid: a.entry.pod_uid for a in appraisals}
+    return tuple(OpenGate(p.name, p.uid, pods_by_successor.get(p.uid, "")) for p in waiting)
 
 
 def _due(snapshot: Snapshot, grace_seconds: int) -> datetime:

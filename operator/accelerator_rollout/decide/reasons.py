@@ -34,7 +34,6 @@ class Refusal(StrEnum):
 class Waiting(StrEnum):
     """Why nothing moves although nothing is refused."""
 
-    NEW_OBJECT = "Adopting"
     STATE_UNKNOWN = "StateUnknown"
     PAUSED = "Paused"  # spec.paused
     PAUSED_BY_USER = "WorkloadPausedByUser"
@@ -52,6 +51,7 @@ class Waiting(StrEnum):
     AWAITING_NODE = "AwaitingNode"  # bound, containers not started
     AWAITING_READINESS = "AwaitingReadiness"
     AWAITING_MIN_READY = "AwaitingMinReadySeconds"
+    GOING_AWAY = "GoingAway"  # our object is being deleted
 
 
 class Overdue(StrEnum):
@@ -67,4 +67,3 @@ class Settled(StrEnum):
     COMPLETE = "Complete"
     ALL_RELEASED = "AllReleased"
     GUARDRAILS_MET = "GuardrailsMet"
-    GOING_AWAY = "GoingAway"

@@ -1,0 +1,648 @@
+"""The promises S1 to S9 as predicates over one decision: what `plan` may never ask for, whatever the world looks like.
+
+Deliberately naive, and apart from the code that decides: everything is counted again from the records, slowly and
+without its short cuts, so that one mistake cannot hide in both. Used by unit, model and cluster tests alike.
+
+What one decision cannot show is not here: S7 (no write after the Lease's deadline) is the executor's, and of S2 the
+predicate sees that a proof is new and well founded, or that it was stored before.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
+
+from accelerator_rollout.api.conditions import Condition, ConditionStatus, ConditionType
+from accelerator_rollout.api.models import HeldClaim, Proof, Replacement
+from accelerator_rollout.decide.actions import (
+    Action,
+    AddFinalizer,
+    EvictPod,
+    ManageDeployment,
+    OpenGate,
+    PauseDeployment,
+    PreferVictim,
+    ProbeGate,
+    RemoveFinalizer,
+    UnmanageDeployment,
+    UnpauseDeployment,
+)
+from accelerator_rollout.decide.outcome import EventType, Plan
+from accelerator_rollout.decide.snapshot import Freshness, GateSource, Snapshot
+from accelerator_rollout.names import FINALIZER, GATE, GATE_LABEL, GATE_LABEL_VALUE
+from accelerator_rollout.records import (
+    ClaimRecord,
+    DeploymentRecord,
+    Device,
+    Phase,
+    PodRecord,
+    ReplicaSetRecord,
+    StatefulSetRecord,
+    Template,
+)
+
+_MAX_DOWN = 1  # pods; what we allow to be down by our own doing
+
+
+class Promise(StrEnum):
+    """The promises of the design that hold so far."""
+
+    DEVICES_FREE = "S1"
+    RELEASE_PROVEN = "S2"
+    WITHIN_BUDGET = "S3"
+    OWN_OBJECTS_ONLY = "S4"
+    NO_SECOND_DOWN = "S5"
+    FAIL_CLOSED = "S6"
+    NO_FALSE_SUCCESS = "S8"
+    TAKE_BACK_OUR_OWN = "S9"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise, in a sentence that names the object."""
+
+    promise: Promise
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.sentence}"
+
+
+def violations(snapshot: Snapshot, plan: Plan, now: datetime) -> tuple[Violation, ...]:
+    """Return every promise that carrying out `plan` in the world of `snapshot` at `now` would break."""
+    case = _Case(snapshot, plan, now)
+    checks = (
+        _devices_free(case),
+        _release_proven(case),
+        _within_budget(case),
+        _departures_remembered(case),
+        _own_objects_only(case),
+        _no_second_down(case),
+        _fail_closed(case),
+        _no_false_success(case),
+        _take_back_our_own(case),
+    )
+    return tuple(violation for check in checks for violation in check)
+
+
+@dataclass(frozen=True, slots=True)
+class _Departure:
+    """A pod that left, told from everything that is known: its stored entry, its object, its last known state."""
+
+    uid: str  # "" where nobody saw the pod
+    name: str
+    entry: Replacement | None  # as stored before this decision
+    pod: PodRecord | None  # present and leaving, or as it was when it vanished
+    present: bool
+    vanished_at: datetime | None
+    claims: tuple[HeldClaim, ...]
+
+    @property
+    def label(self) -> str:
+        return f"pod {self.name or self.uid or 'unknown'}"
+
+
+class _Case:
+    """One decision, with what the checks count from it."""
+
+    def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
+        self.snapshot, self.plan, self.now = snapshot, plan, now
+        self.rollout = snapshot.rollout
+        self.workload = snapshot.workload
+        self.pods = {p.uid: p for p in snapshot.pods}
+
+    @property
+    def openings(self) -> tuple[OpenGate, ...]:
+        return tuple(a for a in self.plan.actions if isinstance(a, OpenGate))
+
+    @property
+    def disruptions(self) -> tuple[EvictPod | UnpauseDeployment, ...]:
+        """The actions that take a pod down. An unpause without a victim leaves a Deployment at rest."""
+        return tuple(
+            a
+            for a in self.plan.actions
+            if isinstance(a, EvictPod) or (isinstance(a, UnpauseDeployment) and a.victim_uid)
+        )
+
+    @cached_property
+    def leaving_for_good(self) -> bool:
+        """Whether our object is being deleted and has waited as long as it promised: gates then open anyway."""
+        if self.rollout.deletion is None:
+            return False
+        wait = timedelta(seconds=self.rollout.spec.release.unproven.extra_seconds)
+        return self.now >= self.rollout.deletion + wait
+
+    @cached_property
+    def departures(self) -> tuple[_Departure, ...]:
+        """Every pod that left and was not settled before: the stored ones, those that leave now, those that vanished."""
+        found: dict[str, _Departure] = {}
+        vanished = {v.pod.uid: v for v in self.snapshot.vanished}
+        for entry in self.rollout.status.replacements:
+            pod = self.pods.get(entry.pod_uid)
+            if pod is not None and not (pod.terminating or pod.terminal):
+                continue
+            gone = vanished.get(entry.pod_uid)
+            found[entry.id] = _Departure(
+                entry.pod_uid,
+                entry.pod_name,
+                entry,
+                pod or (gone.pod if gone else None),
+                pod is not None,
+                entry.vanished_at or (gone.at if gone else None),
+                entry.claims,
+            )
+        for pod in self.snapshot.pods:
+            if pod.uid not in found and (pod.terminating or pod.terminal) and self._had_devices(pod):
+                found[pod.uid] = _Departure(pod.uid, pod.name, None, pod, True, None, self._claims_of(pod))
+        for gone in self.snapshot.vanished:
+            if gone.pod.uid not in found and gone.pod.bound:
+                claims = self._claims_of(gone.pod)
+                found[gone.pod.uid] = _Departure(
+                    gone.pod.uid, gone.pod.name, None, gone.pod, False, gone.at, claims
+                )
+        return tuple(found.values())
+
+    def _had_devices(self, pod: PodRecord) -> bool:
+        return pod.bound or any(c.uses is not None for c in self._own_claims(pod))
+
+    def _own_claims(self, pod: PodRecord) -> Iterator[ClaimRecord]:
+        names = {c.claim_name for c in pod.claims}
+        for claim in self.snapshot.claims.values():
+            if claim.name in names and claim.owner_pod_uid in ("", pod.uid):
+                yield claim
+
+    def _claims_of(self, pod: PodRecord) -> tuple[HeldClaim, ...]:
+        return tuple(HeldClaim(name=c.name, uid=c.uid) for c in self._own_claims(pod))
+
+    # S1
+
+    def not_free(self, departure: _Departure) -> str:
+        """Return why the devices are not free, or nothing."""
+        return self.allocated(departure) or self.not_allocatable(departure)
+
+    def allocated(self, departure: _Departure) -> str:
+        """Return which claim of the departed pod still holds its devices, or nothing."""
+        if departure.present and departure.pod is not None and not departure.pod.terminal:
+            return f"{departure.label} is still terminating"
+        for held in departure.claims:
+            claim = self.snapshot.claims.get(held.name)
+            if claim is not None and claim.uid == held.uid and claim.uses is not None:
+                return f"claim {held.name} of {departure.label} is allocated"
+        return ""
+
+    def not_allocatable(self, departure: _Departure) -> str:
+        """Return why the scheduler could not give the devices to a successor, or nothing."""
+        own = {c.uid for c in departure.claims}
+        for held in departure.claims:
+            for use in held.devices:
+                device = Device(use.driver, use.pool, use.device)
+                for claim in self.snapshot.holders.get(device, ()):
+                    real = any(u.device == device and not u.admin for u in claim.uses or ())
+                    # A sibling that took it is no stranger: S3 counts it, and leaves another device free.
+                    if real and claim.uid not in own and claim.owner_pod_uid not in self.pods:
+                        return f"device {device} of {departure.label} is allocated to another claim"
+                why = self._unpublished(device)
+                if why:
+                    return f"device {device} of {departure.label}: {why}"
+        return ""
+
+    def _unpublished(self, device: Device) -> str:
+        pool = [s for s in self.snapshot.slices if s.driver == device.driver and s.pool == device.pool]
+        newest = [s for s in pool if all(other.generation <= s.generation for other in pool)]
+        if not newest or any(s.slice_count != len(newest) for s in newest):
+            return "its pool is missing, incomplete or contradictory"
+        published = [d for s in newest for d in s.devices if d.name == device.name]
+        if len(published) != 1:
+            return "it is not published once"
+        taints = list(published[0].taints)
+        for rule in self.snapshot.taint_rules:
+            if (
+                rule.driver in ("", device.driver)
+                and rule.pool in ("", device.pool)
+                and rule.device in ("", device.name)
+            ):
+                taints.append(rule.taint)
+        return "it is tainted" if any(t.effect in ("NoSchedule", "NoExecute") for t in taints) else ""
+
+    # S2
+
+    def unproven(self, departure: _Departure) -> str:
+        """Return why nothing proves that the node let go, or nothing."""
+        entry, pod = departure.entry, departure.pod
+        if entry is not None and entry.proof is not None:
+            return ""
+        if pod is not None and not pod.bound:
+            return ""
+        if pod is not None and self._kubelet_ended(pod):
+            return ""
+        if entry is not None and self._rebooted(entry):
+            return ""
+        return "" if self._waited(departure) else f"nothing proves that the node of {departure.label} let go"
+
+    @staticmethod
+    def _kubelet_ended(pod: PodRecord) -> bool:
+        ended = pod.phase in (Phase.SUCCEEDED, Phase.FAILED)
+        return ended and pod.kubelet_terminal and pod.containers_terminated and not pod.by_pod_gc
+
+    def _rebooted(self, entry: Replacement) -> bool:
+        node = self.snapshot.nodes.get(entry.node_name)
+        return bool(node and node.boot_id and entry.boot_id and node.boot_id != entry.boot_id)
+
+    def _waited(self, departure: _Departure) -> bool:
+        if departure.vanished_at is None or departure.present:
+            return False
+        entry, pod = departure.entry, departure.pod
+        graces = [entry.grace_seconds or 0] if entry else []
+        graces += [pod.grace_seconds] if pod and not entry else []
+        since = departure.vanished_at
+        name = (entry.node_name if entry else "") or (pod.node if pod else "")
+        if name:
+            node = self.snapshot.nodes.get(name)
+            if node is None or not node.ready or node.ready_since is None:
+                return False
+            since = max(since, node.ready_since)
+        wait = max(graces, default=0) + self.rollout.spec.release.unproven.extra_seconds
+        # Stored times have whole seconds: the stored moment may be up to one second early.
+        return self.now >= since.replace(microsecond=0) + timedelta(seconds=wait)
+
+    # S3 and S5
+
+    @cached_property
+    def unreleased(self) -> tuple[_Departure, ...]:
+        return tuple(d for d in self.departures if self.allocated(d) or self.unproven(d))
+
+    @property
+    def live(self) -> list[PodRecord]:
+        return [p for p in self.snapshot.pods if not (p.terminating or p.terminal)]
+
+    def down(self, pod: PodRecord) -> bool:
+        """Whether the pod is unavailable."""
+        if not pod.ready or pod.terminating or pod.terminal:
+            return True
+        minimum = self.workload.min_ready_seconds if self.workload else 0
+        if not minimum:
+            return False
+        return pod.ready_since is None or self.now < pod.ready_since + timedelta(seconds=minimum)
+
+    def at_target(self, pod: PodRecord) -> bool:
+        """Whether the pod is of the workload's newest revision."""
+        match self.workload:
+            case DeploymentRecord() as deployment:
+                sets = {r.uid: r for r in self.snapshot.replica_sets}
+                owner = sets.get(pod.owner.uid) if pod.owner else None
+                return owner is not None and owner.template_digest == deployment.template.digest
+            case StatefulSetRecord() as stateful_set:
+                return pod.revision == stateful_set.update_revision
+            case None:
+                return False
+
+    def finished(self, entry: Replacement) -> bool:
+        """Whether the successor is healthy, or none is wanted."""
+        successor = self.pods.get(entry.replacement_pod_uid)
+        if successor is not None and not self.down(successor):
+            return True
+        wanted = self.workload.replicas if self.workload else 0
+        released = not any(d.uid == entry.pod_uid for d in self.unreleased if d.uid)
+        linked = successor is not None and not (successor.terminating or successor.terminal)
+        return released and not linked and len(self.live) >= wanted
+
+
+def _devices_free(case: _Case) -> Iterator[Violation]:
+    """S1: a gate opens only if its predecessor's devices are unallocated, taken by nobody, and allocatable."""
+    if case.leaving_for_good:
+        return
+    for opening in case.openings:
+        for departure in _predecessors(case, opening):
+            why = case.not_free(departure)
+            if why:
+                yield Violation(Promise.DEVICES_FREE, f"the gate of pod {opening.pod_name} opens, but {why}")
+
+
+def _release_proven(case: _Case) -> Iterator[Violation]:
+    """S2: …and only with proof; nor while any device that looks free is not proven so. A new proof has a ground."""
+    stored = {e.id: e for e in case.rollout.status.replacements}
+    departures = {d.entry.id if d.entry else d.uid: d for d in case.departures}
+    for entry in case.plan.status.replacements:
+        before = stored.get(entry.id)
+        if entry.proof is None or (before is not None and before.proof is entry.proof):
+            continue
+        departure = departures.get(entry.id)
+        ground = departure is not None and _ground(case, departure, entry.proof)
+        if not ground:
+            text = f"{entry.proof} is recorded for pod {entry.pod_name or entry.id} without a ground"
+            yield Violation(Promise.RELEASE_PROVEN, text)
+    if case.leaving_for_good:
+        unproven = any(case.unproven(d) for o in case.openings for d in _predecessors(case, o))
+        if unproven and not any(n.type is EventType.WARNING for n in case.plan.notices):
+            yield Violation(Promise.RELEASE_PROVEN, "a gate opens without proof, and nobody is told")
+        return
+    for opening in case.openings:
+        mine = {id(d) for d in _predecessors(case, opening)}
+        for departure in case.departures:
+            if id(departure) not in mine and case.allocated(departure):
+                continue  # the scheduler cannot hand it out
+            why = case.unproven(departure)
+            if why:
+                yield Violation(
+                    Promise.RELEASE_PROVEN, f"the gate of pod {opening.pod_name} opens, but {why}"
+                )
+
+
+def _ground(case: _Case, departure: _Departure, proof: Proof) -> bool:
+    pod, entry = departure.pod, departure.entry
+    match proof:
+        case Proof.NEVER_BOUND:
+            return pod is not None and not pod.node
+        case Proof.KUBELET_TERMINAL_PHASE:
+            return pod is not None and not case.unproven(departure)
+        case Proof.NODE_REBOOTED | Proof.WAIT_ELAPSED:
+            return entry is not None and not case.unproven(departure)
+
+
+def _predecessors(case: _Case, opening: OpenGate) -> Iterator[_Departure]:
+    """Yield who the pod succeeds: by name in a StatefulSet, else whoever the plan or its status names."""
+    named = isinstance(case.workload, StatefulSetRecord)
+    linked = {e.id for e in case.plan.status.replacements if e.replacement_pod_uid == opening.pod_uid}
+    for departure in case.departures:
+        identity = departure.entry.id if departure.entry else departure.uid
+        if (
+            (named and departure.name == opening.pod_name)
+            or identity in linked
+            or (departure.uid and departure.uid == opening.predecessor_uid)
+        ):
+            yield departure
+
+
+def _within_budget(case: _Case) -> Iterator[Violation]:
+    """S3: holders and unproven departures stay within max(replicas, live pods), counted after all openings."""
+    if not case.openings or case.leaving_for_good:
+        return
+    holding = {
+        p.uid
+        for p in case.snapshot.pods
+        if p.phase not in (Phase.SUCCEEDED, Phase.FAILED) and (p.node or GATE not in p.gates)
+    }
+    owed = {d.uid or (d.entry.id if d.entry else "") for d in case.unreleased}
+    used = len(holding | owed | {o.pod_uid for o in case.openings})
+    limit = max(case.workload.replicas if case.workload else 0, len(case.live))
+    if used > limit:
+        names = ", ".join(o.pod_name for o in case.openings)
+        text = f"after the gates of {names} open, {used} device sets may be in use and {limit} are allowed"
+        yield Violation(Promise.WITHIN_BUDGET, text)
+
+
+def _departures_remembered(case: _Case) -> Iterator[Violation]:
+    """S3 counts every departure: none is dropped from the status before its devices are proven free."""
+    kept = {e.id for e in case.plan.status.replacements}
+    reads = case.snapshot.freshness is Freshness.FRESH and FINALIZER in case.rollout.finalizers
+    if not reads or case.workload is None or _conflict(case) or _leaves(case):
+        return
+    for departure in case.unreleased:
+        identity = departure.entry.id if departure.entry else departure.uid
+        if identity not in kept:
+            text = f"{departure.label} left, its devices are not proven free, and the status forgets it"
+            yield Violation(Promise.WITHIN_BUDGET, text)
+    stored = {e.pod_uid for e in case.rollout.status.replacements}
+    for action in case.disruptions:
+        victim = action.pod_uid if isinstance(action, EvictPod) else action.victim_uid
+        first = case.plan.record_first and victim in {e.pod_uid for e in case.plan.status.replacements}
+        if victim not in stored and not first:
+            text = f"pod {victim} is replaced before that is recorded: a crash would forget it"
+            yield Violation(Promise.WITHIN_BUDGET, text)
+
+
+def _own_objects_only(case: _Case) -> Iterator[Violation]:
+    """S4: only the workload, its pods and our object are written to, by the UID decided on."""
+    workload = case.workload
+    owners = {workload.uid} if isinstance(workload, StatefulSetRecord) else set()
+    if isinstance(workload, DeploymentRecord):
+        owners = {r.uid for r in case.snapshot.replica_sets if r.owner_uid == workload.uid}
+    for action in case.plan.actions:
+        match action:
+            case AddFinalizer(uid) | RemoveFinalizer(uid):
+                if uid != case.rollout.uid:
+                    yield Violation(Promise.OWN_OBJECTS_ONLY, f"AcceleratorRollout {uid} is another one")
+            case ProbeGate():
+                pass
+            case EvictPod(name, uid) | OpenGate(name, uid, _) | PreferVictim(name, uid, _):
+                pod = case.pods.get(uid)
+                if pod is None or pod.name != name or pod.owner is None or pod.owner.uid not in owners:
+                    yield Violation(Promise.OWN_OBJECTS_ONLY, f"pod {name} ({uid}) is not the workload's")
+            case _:
+                if workload is None or (action.name, action.uid) != (workload.name, workload.uid):
+                    text = f"Deployment {action.name} ({action.uid}) is not the referenced one"
+                    yield Violation(Promise.OWN_OBJECTS_ONLY, text)
+
+
+def _no_second_down(case: _Case) -> Iterator[Violation]:
+    """S5: a healthy pod goes only if no other is down; a pod that is down goes one at a time."""
+    if len(case.disruptions) > _MAX_DOWN:
+        yield Violation(Promise.NO_SECOND_DOWN, f"{len(case.disruptions)} pods are replaced at once")
+    for action in case.disruptions:
+        uid = action.pod_uid if isinstance(action, EvictPod) else action.victim_uid
+        victim = case.pods.get(uid)
+        if victim is None or victim.terminating or victim.terminal:
+            yield Violation(Promise.NO_SECOND_DOWN, f"pod {uid} is replaced, but it is not there any more")
+            continue
+        if case.at_target(victim):
+            yield Violation(Promise.NO_SECOND_DOWN, f"pod {victim.name} is at the target, and is replaced")
+        yield from _costs(case, victim)
+        if isinstance(action, UnpauseDeployment):
+            yield from _one_step(case)
+
+
+def _costs(case: _Case, victim: PodRecord) -> Iterator[Violation]:
+    others = [p for p in case.live if p.uid != victim.uid]
+    wanted = case.workload.replicas if case.workload else 0
+    down = sum(map(case.down, others)) + max(0, wanted - len(case.live))
+    if not case.down(victim):
+        if down >= _MAX_DOWN:
+            text = f"healthy pod {victim.name} is replaced while {down} are down already"
+            yield Violation(Promise.NO_SECOND_DOWN, text)
+        return
+    flying = [d for d in case.departures if d.entry is None or not case.finished(d.entry)]
+    # Its own predecessor is no second replacement; nor is one whose successor the controller only makes once the
+    # pods before it are healthy (an ordered StatefulSet): replacing this pod is what sets it free.
+    flying = [d for d in flying if not (d.entry and d.entry.replacement_pod_uid == victim.uid)]
+    flying = [d for d in flying if not _waits_for(case, d, victim)]
+    flying = [d for d in flying if d.entry is not None or case.allocated(d) or case.unproven(d)]
+    if len(flying) >= _MAX_DOWN:
+        names = ", ".join(d.label for d in flying)
+        text = f"pod {victim.name} is replaced while the replacement of {names} is in flight"
+        yield Violation(Promise.NO_SECOND_DOWN, text)
+
+
+def _waits_for(case: _Case, departure: _Departure, victim: PodRecord) -> bool:
+    if not isinstance(case.workload, StatefulSetRecord) or case.allocated(departure):
+        return False
+    made = any(p.name == departure.name for p in case.live)
+    mine, its = victim.name.rpartition("-")[2], departure.name.rpartition("-")[2]
+    return not made and mine.isdigit() and its.isdigit() and int(mine) < int(its)
+
+
+def _one_step(case: _Case) -> Iterator[Violation]:
+    """The Deployment's controller must have leave for one deletion: counted in closed form, for maxSurge 0."""
+    deployment = case.workload
+    if not isinstance(deployment, DeploymentRecord):
+        yield Violation(Promise.NO_SECOND_DOWN, "something else than a Deployment is unpaused")
+        return
+    allowed = max(1, _pods(deployment.max_unavailable, deployment.replicas))
+    new = [r for r in case.snapshot.replica_sets if r.template_digest == deployment.template.digest]
+    old = [r for r in case.snapshot.replica_sets if r not in new]
+    made, up = sum(r.replicas for r in new), sum(r.available for r in (*new, *old))
+    missing = max(0, deployment.replicas - made - sum(r.replicas for r in old))
+    waiting = made - sum(r.available for r in new) + missing
+    broken = sum(r.replicas - r.available for r in old)
+    spare = max(0, up - (deployment.replicas - allowed))
+    step = min(allowed - waiting, broken + spare, sum(r.replicas for r in old))
+    if step > _MAX_DOWN:
+        text = f"unpausing Deployment {deployment.name} lets its controller delete {step} pods"
+        yield Violation(Promise.NO_SECOND_DOWN, text)
+
+
+def _pods(value: int | str, replicas: int) -> int:
+    return value if isinstance(value, int) else int(value.rstrip("%")) * replicas // 100
+
+
+def _fail_closed(case: _Case) -> Iterator[Violation]:
+    """S6: paused, refused or unknown: no disruption; unknown: no opening either."""
+    unknown = case.snapshot.freshness is not Freshness.FRESH or bool(case.snapshot.unreadable)
+    if unknown and (case.openings or case.disruptions):
+        yield Violation(Promise.FAIL_CLOSED, "something is opened or disrupted while the state is unknown")
+    if not case.disruptions:
+        return
+    for forbids, sentence in _forbidden(case):
+        if forbids:
+            yield Violation(Promise.FAIL_CLOSED, f"a pod is replaced although {sentence}")
+
+
+def _forbidden(case: _Case) -> Iterable[tuple[bool, str]]:
+    workload, rollout = case.workload, case.rollout
+    yield rollout.spec.paused, "spec.paused is true"
+    yield rollout.deletion is not None, "our object is being deleted"
+    yield FINALIZER not in rollout.finalizers, "our finalizer is not there"
+    yield _conflict(case), "an older object names the workload"
+    yield workload is None, "the workload does not exist"
+    if workload is None:
+        return
+    yield workload.observed_generation < workload.generation, "its controller is behind"
+    yield not workload.template.claims, "its pods have no claims"
+    yield any(c.named for c in workload.template.claims), "its pods share a named claim"
+    yield not _gated_source(case, workload.template), "nothing says that its pods are gated"
+    match workload:
+        case DeploymentRecord():
+            yield workload.strategy != "RollingUpdate", f"its strategy is {workload.strategy}"
+            yield workload.max_surge not in (0, "0%"), f"its maxSurge is {workload.max_surge}"
+            yield workload.paused and workload.parked is None, "somebody else paused the Deployment"
+        case StatefulSetRecord():
+            yield workload.update_strategy != "OnDelete", f"its strategy is {workload.update_strategy}"
+
+
+def _gated_source(case: _Case, template: Template) -> bool:
+    if GATE in template.gates:
+        return True
+    probe = case.snapshot.gate_probe
+    return (
+        template.labels.get(GATE_LABEL) == GATE_LABEL_VALUE
+        and probe is not None
+        and probe.template_digest == template.digest
+        and probe.source is GateSource.POLICY
+    )
+
+
+def _conflict(case: _Case) -> bool:
+    me = case.rollout
+    return any((r.created, r.uid) < (me.created, me.uid) for r in case.snapshot.rivals)
+
+
+def _leaves(case: _Case) -> bool:
+    return any(isinstance(a, RemoveFinalizer) for a in case.plan.actions)
+
+
+def _no_false_success(case: _Case) -> Iterator[Violation]:
+    """S8: no condition speaks of a generation ahead of the object's; Ready says only what is observed now."""
+    generation = case.rollout.generation
+    told = {c.type: c for c in case.plan.status.conditions}
+    for condition in told.values():
+        if condition.observed_generation > generation:
+            text = f"condition {condition.type} speaks of generation {condition.observed_generation}, not there yet"
+            yield Violation(Promise.NO_FALSE_SUCCESS, text)
+    if case.plan.status.observed_generation > generation:
+        yield Violation(Promise.NO_FALSE_SUCCESS, "status.observedGeneration is ahead of the object")
+    ready = told.get(ConditionType.READY)
+    if _holds(ready):
+        for kind in (ConditionType.STALLED, ConditionType.RECONCILING):
+            if _holds(told.get(kind)):
+                yield Violation(Promise.NO_FALSE_SUCCESS, f"Ready and {kind} are both true")
+    before = {c.type: c for c in case.rollout.status.conditions}
+    carried = ready is not None and before.get(ready.type) == ready and not case.snapshot_decides
+    if _holds(ready) and not carried:
+        why = _unfinished(case)
+        if why:
+            yield Violation(Promise.NO_FALSE_SUCCESS, f"Ready is true, but {why}")
+
+
+def _holds(condition: Condition | None) -> bool:
+    return condition is not None and condition.status is ConditionStatus.TRUE
+
+
+def _unfinished(case: _Case) -> str:
+    workload = case.workload
+    if case.snapshot.freshness is not Freshness.FRESH:
+        return "the state is unknown"
+    if workload is None:
+        return "the workload does not exist"
+    if workload.observed_generation < workload.generation:
+        return "its controller has not observed the newest generation"
+    if case.plan.status.observed_generation != case.rollout.generation:
+        return "the object's newest generation was not observed"
+    if len(case.live) != workload.replicas:
+        return f"{len(case.live)} of {workload.replicas} pods exist"
+    wrong = [p.name for p in case.live if case.down(p) or not case.at_target(p) or GATE in p.gates]
+    if wrong:
+        return f"pods {', '.join(wrong)} are not healthy at the target revision"
+    return f"{case.unreleased[0].label} still holds devices" if case.unreleased else ""
+
+
+def _take_back_our_own(case: _Case) -> Iterator[Violation]:
+    """S9: only our gate, pause, label and finalizer are taken away, and the finalizer last."""
+    workload = case.workload
+    for action in case.plan.actions:
+        match action:
+            case OpenGate(name, uid, _):
+                pod = case.pods.get(uid)
+                if pod is None or GATE not in pod.gates:
+                    yield Violation(Promise.TAKE_BACK_OUR_OWN, f"pod {name} has no gate of ours to open")
+            case UnpauseDeployment(name):
+                if not isinstance(workload, DeploymentRecord) or workload.parked is None:
+                    yield Violation(Promise.TAKE_BACK_OUR_OWN, f"the pause of Deployment {name} is not ours")
+            case UnmanageDeployment(name):
+                ours = isinstance(workload, DeploymentRecord) and (
+                    workload.managed or workload.parked is not None
+                )
+                if not ours:
+                    yield Violation(
+                        Promise.TAKE_BACK_OUR_OWN, f"nothing on Deployment {name} is ours to remove"
+                    )
+            case RemoveFinalizer():
+                yield from _left_behind(case, action)
+            case _:
+                pass
+
+
+def _left_behind(case: _Case, action: Action) -> Iterator[Violation]:
+    if case.rollout.deletion is None:
+        yield Violation(Promise.TAKE_BACK_OUR_OWN, "the finalizer goes, but the object is not being deleted")
+    workload = case.workload
+    if workload is None or _conflict(case):
+        return
+    gated = [p.name for p in case.live if GATE in p.gates]
+    if gated:
+        text = f"the finalizer goes while {', '.join(gated)} wait at our gate"
+        yield Violation(Promise.TAKE_BACK_OUR_OWN, text)
+    marked = isinstance(workload, DeploymentRecord) and (workload.managed or workload.parked is not None)
+    before = case.plan.actions[: case.plan.actions.index(action)]
+    if marked and not any(isinstance(a, UnmanageDeployment) for a in before):
+        text = f"the finalizer goes while Deployment {workload.name} carries our label or pause"
+        yield Violation(Promise.TAKE_BACK_OUR_OWN, text)
