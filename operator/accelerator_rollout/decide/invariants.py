@@ -19,9 +19,7 @@ from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
     EvictPod,
-    ManageDeployment,
     OpenGate,
-    PauseDeployment,
     PreferVictim,
     ProbeGate,
     RemoveFinalizer,
@@ -37,7 +35,6 @@ from accelerator_rollout.records import (
     Device,
     Phase,
     PodRecord,
-    ReplicaSetRecord,
     StatefulSetRecord,
     Template,
 )
@@ -154,14 +151,23 @@ class _Case:
             )
         for pod in self.snapshot.pods:
             if pod.uid not in found and (pod.terminating or pod.terminal) and self._had_devices(pod):
-                found[pod.uid] = _Departure(pod.uid, pod.name, None, pod, True, None, self._claims_of(pod))
+                found[pod.uid] = self._unrecorded(pod, None)
         for gone in self.snapshot.vanished:
             if gone.pod.uid not in found and gone.pod.bound:
-                claims = self._claims_of(gone.pod)
-                found[gone.pod.uid] = _Departure(
-                    gone.pod.uid, gone.pod.name, None, gone.pod, False, gone.at, claims
-                )
+                found[gone.pod.uid] = self._unrecorded(gone.pod, gone.at)
         return tuple(found.values())
+
+    def _unrecorded(self, pod: PodRecord, vanished_at: datetime | None) -> _Departure:
+        claims = tuple(HeldClaim(name=c.name, uid=c.uid) for c in self._own_claims(pod))
+        return _Departure(
+            uid=pod.uid,
+            name=pod.name,
+            entry=None,
+            pod=pod,
+            present=vanished_at is None,
+            vanished_at=vanished_at,
+            claims=claims,
+        )
 
     def _had_devices(self, pod: PodRecord) -> bool:
         return pod.bound or any(c.uses is not None for c in self._own_claims(pod))
@@ -171,9 +177,6 @@ class _Case:
         for claim in self.snapshot.claims.values():
             if claim.name in names and claim.owner_pod_uid in ("", pod.uid):
                 yield claim
-
-    def _claims_of(self, pod: PodRecord) -> tuple[HeldClaim, ...]:
-        return tuple(HeldClaim(name=c.name, uid=c.uid) for c in self._own_claims(pod))
 
     # S1
 
@@ -216,13 +219,13 @@ class _Case:
         if len(published) != 1:
             return "it is not published once"
         taints = list(published[0].taints)
-        for rule in self.snapshot.taint_rules:
-            if (
-                rule.driver in ("", device.driver)
-                and rule.pool in ("", device.pool)
-                and rule.device in ("", device.name)
-            ):
-                taints.append(rule.taint)
+        taints += [
+            rule.taint
+            for rule in self.snapshot.taint_rules
+            if rule.driver in ("", device.driver)
+            and rule.pool in ("", device.pool)
+            and rule.device in ("", device.name)
+        ]
         return "it is tainted" if any(t.effect in ("NoSchedule", "NoExecute") for t in taints) else ""
 
     # S2
@@ -266,6 +269,15 @@ class _Case:
         # Stored times have whole seconds: the stored moment may be up to one second early.
         return self.now >= since.replace(microsecond=0) + timedelta(seconds=wait)
 
+    def surely_new(self, pod: PodRecord | None) -> bool:
+        """Whether no departure before this pod's creation can have been missed."""
+        if pod is None:
+            return False
+        watched, adopted = self.snapshot.watched_since, self.rollout.status.adopted_at
+        return (watched is not None and pod.created > watched) or (
+            adopted is not None and pod.created <= adopted
+        )
+
     # S3 and S5
 
     @cached_property
@@ -300,6 +312,8 @@ class _Case:
     def finished(self, entry: Replacement) -> bool:
         """Whether the successor is healthy, or none is wanted."""
         successor = self.pods.get(entry.replacement_pod_uid)
+        if successor is None and isinstance(self.workload, StatefulSetRecord):
+            successor = next((p for p in self.live if p.name == entry.pod_name), None)
         if successor is not None and not self.down(successor):
             return True
         wanted = self.workload.replicas if self.workload else 0
@@ -328,8 +342,8 @@ def _release_proven(case: _Case) -> Iterator[Violation]:
         if entry.proof is None or (before is not None and before.proof is entry.proof):
             continue
         departure = departures.get(entry.id)
-        ground = departure is not None and _ground(case, departure, entry.proof)
-        if not ground:
+        changed = before is not None and before.proof is not None
+        if changed or departure is None or not _ground(case, departure, entry.proof):
             text = f"{entry.proof} is recorded for pod {entry.pod_name or entry.id} without a ground"
             yield Violation(Promise.RELEASE_PROVEN, text)
     if case.leaving_for_good:
@@ -339,6 +353,9 @@ def _release_proven(case: _Case) -> Iterator[Violation]:
         return
     for opening in case.openings:
         mine = {id(d) for d in _predecessors(case, opening)}
+        if not mine and not case.surely_new(case.pods.get(opening.pod_uid)):
+            text = f"the gate of pod {opening.pod_name} opens, but its predecessor may have left unseen"
+            yield Violation(Promise.RELEASE_PROVEN, text)
         for departure in case.departures:
             if id(departure) not in mine and case.allocated(departure):
                 continue  # the scheduler cannot hand it out
@@ -350,14 +367,9 @@ def _release_proven(case: _Case) -> Iterator[Violation]:
 
 
 def _ground(case: _Case, departure: _Departure, proof: Proof) -> bool:
-    pod, entry = departure.pod, departure.entry
-    match proof:
-        case Proof.NEVER_BOUND:
-            return pod is not None and not pod.node
-        case Proof.KUBELET_TERMINAL_PHASE:
-            return pod is not None and not case.unproven(departure)
-        case Proof.NODE_REBOOTED | Proof.WAIT_ELAPSED:
-            return entry is not None and not case.unproven(departure)
+    if proof is Proof.NEVER_BOUND:
+        return departure.pod is not None and not departure.pod.node
+    return not case.unproven(departure)
 
 
 def _predecessors(case: _Case, opening: OpenGate) -> Iterator[_Departure]:
@@ -575,9 +587,8 @@ def _no_false_success(case: _Case) -> Iterator[Violation]:
         for kind in (ConditionType.STALLED, ConditionType.RECONCILING):
             if _holds(told.get(kind)):
                 yield Violation(Promise.NO_FALSE_SUCCESS, f"Ready and {kind} are both true")
-    before = {c.type: c for c in case.rollout.status.conditions}
-    carried = ready is not None and before.get(ready.type) == ready and not case.snapshot_decides
-    if _holds(ready) and not carried:
+    untold = case.snapshot.freshness is Freshness.SYNCING or case.rollout.deletion is not None
+    if _holds(ready) and not (untold and case.plan.status.conditions == case.rollout.status.conditions):
         why = _unfinished(case)
         if why:
             yield Violation(Promise.NO_FALSE_SUCCESS, f"Ready is true, but {why}")
