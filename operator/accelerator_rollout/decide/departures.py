@@ -19,6 +19,7 @@ from accelerator_rollout.api.models import (
     Stage,
     StageEntry,
 )
+from accelerator_rollout.decide.proof import ended_in_order
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.names import GATE
 from accelerator_rollout.records import PodRecord, StatefulSetRecord
@@ -84,7 +85,7 @@ def track(snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:
         if leaving.uid not in entries and _matters(leaving, snapshot):
             entries[leaving.uid] = record(leaving, snapshot, Cause.DEPARTURE, Stage.TERMINATING, now)
     for gone in snapshot.vanished:
-        if gone.pod.uid not in entries and gone.pod.bound:
+        if gone.pod.uid not in entries and _matters(gone.pod, snapshot):
             entry = record(gone.pod, snapshot, Cause.DEPARTURE, Stage.RELEASING, now)
             entries[entry.id] = entry.model_copy(update={"vanished_at": _up(gone.at)})
     updated = []
@@ -101,11 +102,11 @@ def track(snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:
 
 
 def _matters(pod: PodRecord, snapshot: Snapshot) -> bool:
-    """Whether a leaving pod can have held a device: a gated pod never does."""
-    if pod.bound:
-        return True
+    """Whether a leaving pod may hold a device, or have held one that nothing proves free: a gated pod never does."""
     names = {c.claim_name for c in pod.claims}
-    return any(name in names and claim.uses is not None for name, claim in snapshot.claims.items())
+    holds = any(name in names and claim.uses is not None for name, claim in snapshot.claims.items())
+    # What an ended pod held and let go in order is nobody's concern any more: its object may lie about for days.
+    return holds or (pod.bound and not ended_in_order(pod))
 
 
 def _refreshed(entry: Replacement, pod: PodRecord, snapshot: Snapshot) -> Replacement:

@@ -41,6 +41,8 @@ def next_step(
     snapshot: Snapshot, driver: Driver, appraisals: tuple[Appraisal, ...], now: datetime
 ) -> Step | Blocked | None:
     """Return the next replacement, why there is none, or None if every pod is where it should be."""
+    if snapshot.workload is None or snapshot.workload.deletion is not None:
+        return Blocked(NotNow(Waiting.WORKLOAD_GOING, "the workload is being deleted"))
     behind = driver.behind()
     if behind is not None:
         return Blocked(behind)

@@ -37,6 +37,7 @@ class Waiting(StrEnum):
     STATE_UNKNOWN = "StateUnknown"
     PAUSED = "Paused"  # spec.paused
     PAUSED_BY_USER = "WorkloadPausedByUser"
+    WORKLOAD_GOING = "WorkloadGoingAway"
     CONTROLLER_BEHIND = "WaitingForController"  # the workload's controller has not seen the newest spec
     GATE_UNKNOWN = "GateUnknown"  # whether new pods are gated is being found out
     BLOCKED_BY_PDB = "BlockedByPDB"
