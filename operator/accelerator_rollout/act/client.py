@@ -381,10 +381,14 @@ def _seconds(value: str | None) -> float | None:
     return float(value) if value is not None and value.isdigit() else None
 
 
-def _causes(body: bytes) -> bool:
-    """Whether the answer names fields that are wrong, as a validation does."""
+def _moved(body: bytes) -> bool:
+    """Whether a 422 tells of another object or another state, and not of a field that is wrong.
+
+    A JSON patch whose test fails names no field; a merge patch whose UID is not the object's tries to change that UID.
+    """
     try:
-        return bool((json.loads(body).get("details") or {}).get("causes"))
+        causes = (json.loads(body).get("details") or {}).get("causes") or ()
+        return all(cause.get("field") == "metadata.uid" for cause in causes)
     except (ValueError, AttributeError):
         return False
 
@@ -411,8 +415,8 @@ def _error(
             return ConflictError(what)
         case 401 | 403:
             return ForbiddenError(what)
-        case 422 if not _causes(body):
-            return ConflictError(what)  # a JSON patch whose test failed names no field
+        case 422 if _moved(body):
+            return ConflictError(what)
         case 400 | 405 | 415 | 422:
             return InvalidError(what)
     return UnavailableError(what, retry_after)

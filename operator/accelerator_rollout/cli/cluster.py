@@ -30,6 +30,8 @@ STRATEGIC: Final = "application/strategic-merge-patch+json"
 _CHUNK: Final = "500"
 _SERVICE_ACCOUNT_TOKEN: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - a path
 
+_ERRORS: Final = {401: ForbiddenError, 403: ForbiddenError, 404: GoneError, 409: ConflictError}
+
 
 class Cluster:
     """Lists and patches. Raises OperatorError, whose message is a sentence for people."""
@@ -93,10 +95,12 @@ class Cluster:
         if answer.ok:
             found: Raw = answer.json()
             return found
-        kind = {403: ForbiddenError, 401: ForbiddenError, 404: GoneError, 409: ConflictError}.get(
-            answer.status_code, UnavailableError
-        )
-        raise kind(f"{method} {path}: {_said(answer)}")
+        said = _said(answer)
+        # A patch that carries the UID of another object would change this one's: that is no valid change.
+        if answer.status_code == 422 and "metadata.uid" in said:
+            raise ConflictError(f"{method} {path}: {said}")
+        kind = _ERRORS.get(answer.status_code, UnavailableError)
+        raise kind(f"{method} {path}: {said}")
 
 
 def _said(answer: requests.Response) -> str:

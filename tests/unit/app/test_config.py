@@ -1,0 +1,77 @@
+"""Flags go before the environment, the environment before defaults, and a bad value is named."""
+
+import argparse
+from dataclasses import fields
+
+import pytest
+
+from accelerator_rollout.config import ENVIRONMENT, OPTIONS, Settings, add_options, settings
+from accelerator_rollout.errors import StartError
+
+
+def told(*arguments: str, **environment: str) -> Settings:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    return settings(
+        parser.parse_args(arguments), {ENVIRONMENT + name: value for name, value in environment.items()}
+    )
+
+
+def test_without_a_word_the_defaults_hold() -> None:
+    assert told() == Settings()
+
+
+def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
+    assert {f.name for f in fields(Settings)} == {o.flag.replace("-", "_") for o in OPTIONS}
+
+
+def test_every_setting_tells_its_default() -> None:
+    assert [o.flag for o in OPTIONS if "default: " not in o.text] == []
+
+
+def test_a_flag_goes_before_the_environment() -> None:
+    assert told("--workers", "2", WORKERS="3").workers == 2
+    assert told(WORKERS="3").workers == 3
+
+
+def test_an_empty_variable_is_none() -> None:
+    assert told(KUBECONFIG="").kubeconfig is None
+
+
+@pytest.mark.parametrize(
+    ("given", "listen"),
+    [
+        (":8080", ("0.0.0.0", 8080)),
+        ("127.0.0.1:0", ("127.0.0.1", 0)),
+        ("[::1]:9090", ("::1", 9090)),
+    ],
+)
+def test_where_to_listen(given: str, listen: tuple[str, int]) -> None:
+    assert told("--listen", given).listen == listen
+
+
+def test_lists_are_given_with_commas() -> None:
+    assert told("--namespaces", "a, b,").namespaces == ("a", "b")
+    assert told("--kubelet-managers=kubelet,k3s").kubelet_managers == {"kubelet", "k3s"}
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("listen", "nowhere"),
+        ("listen", ":99999"),
+        ("resync-seconds", "0"),
+        ("resync-seconds", "often"),
+        ("request-timeout-seconds", "-1"),
+        ("log-format", "xml"),
+        ("log-level", "loud"),
+        ("kubelet-managers", ","),
+        ("workers", "many"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named_with_where_it_came_from(flag: str, value: str) -> None:
+    with pytest.raises(StartError, match=f"--{flag}={value} "):
+        told(f"--{flag}={value}")
+    variable = flag.upper().replace("-", "_")
+    with pytest.raises(StartError, match=f"{ENVIRONMENT}{variable}={value} "):
+        told(**{variable: value})
