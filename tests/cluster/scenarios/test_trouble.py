@@ -161,3 +161,21 @@ async def test_ten_idle_minutes_scaled_to_one_bring_no_write(
 def _writes(text: str) -> float:
     lines = [line for line in text.splitlines() if line.startswith("accelerator_rollout_api_requests_total{")]
     return sum(float(line.split()[-1]) for line in lines if 'verb="patch"' in line or 'verb="post"' in line)
+
+
+async def test_a_pod_that_the_kubelet_evicts_does_not_haunt_later_rollouts(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    """A Deployment's evicted pod stays as an object; a StatefulSet's controller removes it."""
+    world = await make_world(Shape(kind, replicas=2, faults={"unprepare_seconds": 1}), devices=(2,))
+    await world.settle_in()
+    victim = (await world.pods())[0]
+    world.nodes.node_of(victim).evict(victim["metadata"]["uid"])
+    await world.until(lambda o: bool(o["status"].get("replacements")), "the departure to count")
+    await world.until(lambda o: not o["status"].get("replacements"), "the departure to be made good")
+    await world.until_ready()
+
+    await world.set_image(NEWER)
+    await world.until_ready(seconds=60)
+    await world.until(lambda o: o["status"]["updatedReplicas"] == 2, "both pods at the new image")
+    world.assert_promises()
