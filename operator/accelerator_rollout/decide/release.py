@@ -118,9 +118,11 @@ def devices_of(claims: Iterable[HeldClaim]) -> tuple[Device, ...]:
 
 def _taken(device: Device, replacement: Replacement, snapshot: Snapshot) -> Obstacle | None:
     own = {c.uid for c in replacement.claims}
-    successor_uid = replacement.replacement_pod_uid
+    # The workload's own pods swap devices when two of them left: S3 counts whoever holds one, and another is free then.
+    # Waiting for the sibling that was quicker would be for ever.
+    siblings = {p.uid for p in snapshot.pods}
     for claim in snapshot.holders.get(device, ()):
-        if claim.uid in own or (successor_uid and claim.owner_pod_uid == successor_uid):
+        if claim.uid in own or claim.owner_pod_uid in siblings:
             continue
         if not any(use.device == device and not use.admin for use in claim.uses or ()):
             continue

@@ -1,0 +1,201 @@
+"""Are the devices of a departed pod free, and if not, which object is named."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from accelerator_rollout.api.models import Replacement
+from accelerator_rollout.decide.reasons import NotFree
+from accelerator_rollout.decide.release import Verdict, judge
+from accelerator_rollout.records import DeviceUse, PublishedDevice, Taint, TaintRuleRecord
+from builders import NOW, World, claim_of, device, gated_pod, pod, pool, running
+
+TAINT = Taint("vendor.example.com/broken", "", "NoSchedule")
+
+
+def released_world() -> World:
+    """`worker-1` has ended in order and its claim is free; `worker-1` again is gated."""
+    world = running("StatefulSet")
+    world.recorded("worker-1", 1)
+    world.end("worker-1")
+    return world
+
+
+def verdict(world: World) -> Verdict:
+    (stored,) = world.status.replacements
+    return judge(stored, world.snapshot(), NOW)
+
+
+def test_free_if_the_claim_is_unallocated_the_node_let_go_and_the_device_is_published() -> None:
+    found = verdict(released_world())
+    assert found.released
+    assert not found.exposed
+
+
+def test_free_if_the_claim_is_gone() -> None:
+    world = released_world()
+    del world.claims["worker-1-device"]
+    assert verdict(world).released
+
+
+def test_free_if_a_later_claim_has_the_name_of_the_old_one() -> None:
+    world = released_world()
+    world.vanish("worker-1")
+    world.put(gated_pod("worker-1"), device(1))  # the successor's own claim, of another UID
+    world.status = world.status.model_copy(
+        update={"replacements": (_linked(world.status.replacements[0], "q-worker-1"),)}
+    )
+    assert verdict(world).released
+
+
+def _linked(stored: Replacement, uid: str) -> Replacement:
+    return stored.model_copy(update={"replacement_pod_uid": uid})
+
+
+def _terminating(world: World) -> None:
+    world.pods["p-worker-1"] = replace(pod("worker-1"), deletion=NOW)
+
+
+def _allocated(world: World) -> None:
+    world.claims["worker-1-device"] = claim_of(pod("worker-1"), device(1))
+
+
+def _taken(world: World) -> None:
+    stranger = claim_of(pod("stranger", uid="u"), device(1), owner_pod_uid="u")
+    world.strangers.append(stranger)
+
+
+def _unproven(world: World) -> None:
+    world.change("worker-1", kubelet_terminal=False)
+
+
+def _missing_pool(world: World) -> None:
+    del world.slices[1]
+
+
+def _incomplete(world: World) -> None:
+    world.slices[1] = pool(1, slice_count=2)
+
+
+def _newer_incomplete(world: World) -> None:
+    world.slices.append(pool(1, name="newer", generation=2, slice_count=2))
+
+
+def _disagreeing(world: World) -> None:
+    world.slices[1] = pool(1, slice_count=2)
+    world.slices.append(pool(1, name="second", slice_count=3, devices=()))
+
+
+def _too_many(world: World) -> None:
+    world.slices.append(pool(1, name="second", devices=()))
+
+
+def _twice(world: World) -> None:
+    world.slices[1] = pool(1, devices=(PublishedDevice("dev-1"), PublishedDevice("dev-1")))
+
+
+def _moved_on(world: World) -> None:
+    world.slices.append(pool(1, name="newer", generation=2, devices=(PublishedDevice("other"),)))
+
+
+def _tainted(world: World) -> None:
+    world.slices[1] = pool(1, devices=(PublishedDevice("dev-1", (TAINT,)),))
+
+
+def _ruled(world: World) -> None:
+    world.rules.append(TaintRuleRecord("rule", "r", "1", "", "node-1", "", TAINT))
+
+
+def _unreadable(world: World) -> None:
+    world.unreadable["ResourceClaim/worker-1-device"] = "null list"
+
+
+REFUSALS: list[tuple[Callable[[World], None], NotFree, str]] = [
+    (_terminating, NotFree.POD_TERMINATING, "pod worker-1"),
+    (_allocated, NotFree.CLAIM_ALLOCATED, "ResourceClaim worker-1-device"),
+    (_taken, NotFree.DEVICE_TAKEN, "ResourceClaim stranger-device"),
+    (_unproven, NotFree.RELEASE_UNPROVEN, "worker-1"),
+    (_missing_pool, NotFree.POOL_MISSING, "pool node-1"),
+    (_incomplete, NotFree.POOL_INCOMPLETE, "1 of 2"),
+    (_newer_incomplete, NotFree.POOL_INCOMPLETE, "generation 2"),
+    (_disagreeing, NotFree.POOL_CONTRADICTORY, "2 and 3"),
+    (_too_many, NotFree.POOL_CONTRADICTORY, "more slices than 1"),
+    (_twice, NotFree.POOL_CONTRADICTORY, "a device twice"),
+    (_moved_on, NotFree.DEVICE_MISSING, "device dev-1"),
+    (_tainted, NotFree.DEVICE_TAINTED, "vendor.example.com/broken"),
+    (_ruled, NotFree.DEVICE_TAINTED, "vendor.example.com/broken"),
+    (_unreadable, NotFree.STATE_UNKNOWN, "null list"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason", "names"), REFUSALS)
+def test_each_no_names_what_it_hangs_on(change: Callable[[World], None], reason: NotFree, names: str) -> None:
+    world = released_world()
+    change(world)
+    obstacle = verdict(world).obstacle
+    assert obstacle is not None
+    assert obstacle.reason is reason
+    assert names in obstacle.message
+
+
+def test_every_cause_is_tried_here() -> None:
+    assert {reason for _, reason, _ in REFUSALS} == set(NotFree)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda w: w.slices.append(pool(1, name="old", generation=0)), id="an older generation"),
+        pytest.param(
+            lambda w: w.slices.append(pool(1, name="other", driver="gpu.example.com", slice_count=9)),
+            id="another driver's pool of the same name",
+        ),
+        pytest.param(
+            lambda w: w.rules.append(TaintRuleRecord("r", "r", "1", "gpu.example.com", "", "", TAINT)),
+            id="a taint rule for another driver",
+        ),
+        pytest.param(
+            lambda w: w.rules.append(
+                TaintRuleRecord("r", "r", "1", "", "", "", replace(TAINT, effect="None"))
+            ),
+            id="a taint without effect",
+        ),
+    ],
+)
+def test_what_does_not_concern_the_device_keeps_it_free(change: Callable[[World], None]) -> None:
+    world = released_world()
+    change(world)
+    assert verdict(world).released
+
+
+def test_a_claim_of_another_namespace_is_not_named() -> None:
+    world = released_world()
+    world.strangers.append(claim_of(pod("secret", uid="u"), device(1), namespace="other", owner_pod_uid="u"))
+    obstacle = verdict(world).obstacle
+    assert obstacle is not None
+    assert obstacle.reason is NotFree.DEVICE_TAKEN
+    assert "another namespace" in obstacle.message
+    assert "secret" not in obstacle.message
+
+
+def test_administrative_access_takes_nothing_from_anybody() -> None:
+    world = released_world()
+    watching = claim_of(pod("monitor", uid="u"), uses=(DeviceUse(device(1), admin=True),), owner_pod_uid="u")
+    world.strangers.append(watching)
+    assert verdict(world).released
+
+
+def test_a_device_that_a_sibling_took_is_no_strangers() -> None:
+    """Two pods left; the one that opened first was given the other's device. Waiting for that one would be for ever."""
+    world = released_world()
+    world.put(pod("worker-2", uid="sibling"), device(1))
+    assert verdict(world).released
+
+
+def test_a_device_looks_free_to_the_scheduler_before_it_is_proven_so() -> None:
+    world = released_world()
+    _unproven(world)
+    assert verdict(world).exposed
+    _allocated(world)
+    assert not verdict(world).exposed
