@@ -1,0 +1,78 @@
+# Everything that people and CI call. `make help` lists it. Needs Python 3.11 or newer, make and git.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+# The newest suitable one; PYTHON=… chooses another.
+PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do \
+	  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+KEEP   ?=
+ARGS   ?=
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | column -t -s'|' 2>/dev/null \
+	  || grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST)
+
+.PHONY: venv
+venv: $(STAMP) ## Make the virtual environment with everything pinned
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer found: install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments: install its venv package (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@test -x $(BIN)/python || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 10 -c constraints.txt -e '.[dev]'
+	@touch $@
+
+.PHONY: lint
+lint: venv ## Lint, check the format, types and import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy operator tests
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/lint-imports
+
+.PHONY: unit
+unit: venv ## Unit and model tests: no cluster
+	$(BIN)/python -m pytest tests/unit tests/model $(ARGS)
+
+.PHONY: cluster
+cluster: venv ## Cluster tests on a real control plane, without the long suites
+	$(BIN)/python -m pytest tests/cluster -m 'not slow' $(ARGS)
+
+.PHONY: test
+test: lint ## Everything but the long suites: linters, unit, model and cluster tests
+	$(BIN)/python -m pytest tests -m 'not slow' $(ARGS)
+
+.PHONY: chaos
+chaos: venv ## 20 rollouts whose operator is killed at random moments
+	$(BIN)/python -m pytest tests/cluster/chaos -m slow -s $(ARGS)
+
+.PHONY: bench
+bench: venv ## Measure: ours against native, latency, writes, memory, start-up
+	$(BIN)/python -m bench $(ARGS)
+
+.PHONY: demo
+demo: venv ## The main job on a real control plane; KEEP=1 leaves it up
+	KEEP=$(KEEP) $(BIN)/python -m lab.demo $(ARGS)
+
+.PHONY: crds
+crds: venv ## Generate crds/ from the models
+	$(BIN)/python -m accelerator_rollout.api.crd --write
+
+.PHONY: lab-up
+lab-up: venv ## Start a control plane in the background
+	$(BIN)/python -m lab up --detach $(ARGS)
+
+.PHONY: lab-down
+lab-down: venv ## Stop it
+	$(BIN)/python -m lab down $(ARGS)
+
+.PHONY: clean
+clean: ## Remove the virtual environment and caches of the tools; the built control plane stays
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
