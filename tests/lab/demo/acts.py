@@ -7,11 +7,11 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from accelerator_rollout.names import MANAGED_LABEL
+from accelerator_rollout.names import MANAGED_LABEL, PARKED_ANNOTATION
 from lab.client import EventType, Object, PatchType
 from lab.demo.facts import State
 from lab.demo.manifests import NAME, NEW, OLD, REPLICAS, STRANGER, Way, bad, good, image, stranger
-from lab.demo.stage import OTHER_TEAM, Stage
+from lab.demo.stage import AT_ONCE, OTHER_TEAM, Stage
 from lab.namespaces import make_namespace
 from lab.recorder import Recorded
 from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS
@@ -64,11 +64,12 @@ class Observed:
     first: Recorded  # the change of the pod template
     deleted: int  # pods that were told to leave
     surplus: int  # pods beyond the replicas: surge pods
-    pending: int  # pods that the scheduler can find no device for
+    waiting: int  # pods without a device, gated or open to the scheduler
     serving: int
     reason: str  # what the status said, in one word
     message: str  # and in a sentence
-    went_on: bool | None = None  # whether it went on unaided once the hazard was over; None: it was not tried
+    held: bool  # the change of the template is parked: its Deployment is paused, with our annotation
+    went_on: bool = False  # unaided, once the hazard was over
     deleted_in_all: int = 0  # pods that were told to leave until it was complete
 
 
@@ -90,7 +91,7 @@ class Act:
 
     async def set_image(self, tag: str) -> Recorded:
         """Change the image in the pod template; return that change."""
-        self.voice.say(f"kubectl set image deployment/{NAME} vllm=vllm/vllm-openai:{tag}")
+        self.voice.say(f"the template's image becomes {tag}, as by kubectl set image")
         body = await self.stage.admin.patch(
             DEPLOYMENTS, NAME, image(tag), self.namespace, patch_type=PatchType.STRATEGIC
         )
@@ -105,10 +106,22 @@ class Act:
             lambda: self._is_complete(tag), _ROLLOUT_SECONDS, f"the end of the rollout in {self.namespace}"
         )
 
+    async def one_serves(self, tag: str) -> None:
+        """Await that at least one pod serves the image."""
+        await self.stage.book.until(
+            lambda: self.stage.book.serving(self.namespace, tag) > 0,
+            _ROLLOUT_SECONDS,
+            f"the first pod with {tag} in {self.namespace}",
+        )
+
     async def clear(self) -> None:
         """Take the workload away and await that its devices are free."""
         self.voice.narrate()
         stage = self.stage
+        for pod in stage.book.pods(self.namespace):
+            await stage.admin.patch(
+                PODS, pod.name, {"metadata": {"annotations": {**AT_ONCE}}}, self.namespace
+            )
         if self.way is Way.OURS:
             await stage.admin.delete(ACCELERATOR_ROLLOUTS, NAME, self.namespace)
         await stage.admin.delete(DEPLOYMENTS, NAME, self.namespace)
@@ -142,16 +155,19 @@ class Act:
     def observe(self, first: Recorded, said: Object) -> Observed:
         """How things stand."""
         pods = self.stage.book.pods(self.namespace)
+        deployment = self._deployment()
         return Observed(
             way=self.way,
             namespace=self.namespace,
             first=first,
             deleted=self.told_to_leave(first),
             surplus=max(0, len(pods) - REPLICAS),
-            pending=sum(pod.state is State.PENDING for pod in pods),
+            waiting=sum(pod.state in {State.GATED, State.PENDING} for pod in pods),
             serving=self.stage.book.serving(self.namespace),
             reason=said.get("reason", ""),
             message=said.get("message", ""),
+            held=bool(deployment["spec"].get("paused"))
+            and PARKED_ANNOTATION in (deployment["metadata"].get("annotations") or {}),
         )
 
     def told_to_leave(self, first: Recorded) -> int:
@@ -237,16 +253,23 @@ async def meet_stranger(stage: Stage, voice: Voice, way: Way, namespace: str) ->
         _ROLLOUT_SECONDS,
         f"the stranger's turn in {namespace}",
     )
-    said = await (
-        act.said("Progressing", _TIMED_OUT) if plain else act.said("DevicesReleased", "DeviceTaken")
-    )
-    await asyncio.sleep(_STILL_SECONDS)  # that nothing more happens cannot be awaited
-    seen = act.observe(first, said)
-    await act.dismiss_stranger()
-    voice.narrate()
-    await act.completed(NEW)
-    voice.say(f"it went on unaided: {REPLICAS} pods serve {NEW}")
-    seen = replace(seen, went_on=True, deleted_in_all=act.told_to_leave(first))
+    if plain:
+        seen = act.observe(first, await act.said("Progressing", _TIMED_OUT))
+        voice.narrate()
+        await act.dismiss_stranger()
+        await act.one_serves(NEW)
+        voice.say("the pod that waited has its device, and the Deployment goes on")
+        seen = replace(seen, went_on=True)
+    else:
+        said = await act.said("DevicesReleased", "DeviceTaken")
+        await asyncio.sleep(_STILL_SECONDS)  # that nothing more happens cannot be awaited
+        seen = act.observe(first, said)
+        voice.say("nothing more is touched: one pod is down, the others serve")
+        voice.narrate()
+        await act.dismiss_stranger()
+        await act.completed(NEW)
+        voice.say(f"the rollout has gone on unaided: {REPLICAS} pods serve {NEW}")
+        seen = replace(seen, went_on=True, deleted_in_all=act.told_to_leave(first))
     await act.clear()
     return seen
 
@@ -262,8 +285,9 @@ async def apply_anti_pattern(stage: Stage, voice: Voice, way: Way, namespace: st
         said = await act.said("Progressing", _TIMED_OUT)
     else:
         said = await act.said("Stalled", "SurgeNotAllowed")
-        voice.say(f"status Stalled, {said['reason']}: {said['message']}")
+        voice.say(f"status Stalled=True, {said['reason']}: {said['message']}")
         await asyncio.sleep(_STILL_SECONDS)  # that nothing happens cannot be awaited
+        voice.say("nothing was touched: the admission policy has parked the new template")
     seen = act.observe(first, said)
     await act.clear()
     return seen

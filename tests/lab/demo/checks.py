@@ -78,8 +78,8 @@ def of_stranger(plain: Observed, ours: Observed) -> Iterator[Check]:
     """What the first hazard must show."""
     yield Check(
         "the plain Deployment was shown to wait for the device that the stranger took",
-        plain.pending == 1 and plain.reason == "ProgressDeadlineExceeded",
-        f"{plain.pending} pods pending, {plain.reason}",
+        plain.waiting == 1 and plain.reason == "ProgressDeadlineExceeded",
+        f"{plain.waiting} pods waiting, {plain.reason}",
     )
     yield Check(
         "ours named DeviceTaken and the device",
@@ -93,7 +93,7 @@ def of_stranger(plain: Observed, ours: Observed) -> Iterator[Check]:
     )
     yield Check(
         f"ours went on unaided when the stranger left, {REPLICAS} deletions in all",
-        ours.went_on is True and ours.deleted_in_all == REPLICAS,
+        ours.went_on and ours.deleted_in_all == REPLICAS,
         f"{ours.deleted_in_all} deletions",
     )
 
@@ -102,8 +102,8 @@ def of_anti_pattern(plain: Observed, ours: Observed) -> Iterator[Check]:
     """What the second hazard must show."""
     yield Check(
         "the plain Deployment was shown to deadlock: its surge pod waits, nothing moves",
-        plain.surplus == 1 and plain.pending == 1 and plain.reason == "ProgressDeadlineExceeded",
-        f"{plain.surplus} surge pods, {plain.pending} pending, {plain.reason}",
+        plain.surplus == 1 and plain.waiting == 1 and plain.reason == "ProgressDeadlineExceeded",
+        f"{plain.surplus} surge pods, {plain.waiting} waiting, {plain.reason}",
     )
     yield Check(
         "ours refused: Stalled with SurgeNotAllowed and the fix",
@@ -111,9 +111,9 @@ def of_anti_pattern(plain: Observed, ours: Observed) -> Iterator[Check]:
         f"{ours.reason}: {ours.message}",
     )
     yield Check(
-        f"ours disrupted nothing: no pod deleted, no surge pod, {REPLICAS} served",
-        ours.deleted == 0 and ours.surplus == 0 and ours.serving == REPLICAS,
-        f"{ours.deleted} deleted, {ours.surplus} surge pods, {ours.serving} served",
+        f"ours disrupted nothing: template parked, no pod deleted, no surge pod, {REPLICAS} served",
+        ours.held and ours.deleted == 0 and ours.surplus == 0 and ours.serving == REPLICAS,
+        f"parked: {ours.held}, {ours.deleted} deleted, {ours.surplus} surge pods, {ours.serving} served",
     )
 
 

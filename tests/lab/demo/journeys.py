@@ -12,7 +12,7 @@ from lab.demo.acts import Rolled
 from lab.demo.facts import ClaimFacts, PodFacts, State, claim_facts, pod_facts
 from lab.recorder import Recorded, Timeline
 
-STAGES: Final = ("draining", "releasing", "gate", "scheduling", "starting")
+STAGES: Final = ("drain", "free", "gate", "sched.", "start")
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,9 +84,10 @@ class Narrator:
     def _deployment(self, one: Recorded) -> Iterable[str]:
         for condition in one.status.get("conditions") or ():
             reason = condition.get("reason", "")
-            if condition["type"] == "Progressing" and self._news(one, "Progressing", reason):
-                if reason == "ProgressDeadlineExceeded":
-                    yield f"the Deployment says {reason}: {condition.get('message', '')}"
+            if condition["type"] != "Progressing" or not self._news(one, "Progressing", reason):
+                continue
+            if reason == "ProgressDeadlineExceeded":
+                yield f"status Progressing=False, {reason}: {condition.get('message', '')}"
 
     def _rollout(self, one: Recorded) -> Iterable[str]:
         for condition in one.status.get("conditions") or ():

@@ -2,7 +2,8 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from lab.controlplane import ControlPlane
@@ -10,10 +11,9 @@ from lab.demo import checks, summary
 from lab.demo.acts import Voice, apply_anti_pattern, meet_stranger, roll, stay
 from lab.demo.checks import Check
 from lab.demo.journeys import extremes, journeys
-from lab.demo.manifests import NAME, NEW, REPLICAS, Way
+from lab.demo.manifests import IMAGE, NAME, NEW, REPLICAS, Way
 from lab.demo.stage import OTHER_TEAM, Stage, Times, stage
 from lab.demo.view import View
-from lab.toolchain import find_kubectl
 
 T = TypeVar("T")
 _Act = Callable[[Stage, Voice, Way, str], Awaitable[T]]
@@ -81,15 +81,13 @@ class _Show:
             TimeoutError
         ) as error:  # after a failure the devices may still be in use: that is what to look at
             view.say(f"the workload does not come up: {error}")
-        kubectl = find_kubectl()
-        where = f"--namespace {_PLAYGROUND}"
         for line in (
-            f"export KUBECONFIG={stage.control_plane.kubeconfig}",
-            f"{kubectl} {where} get acceleratorrollouts,pods,resourceclaims",
-            f"{kubectl} {where} set image deployment/{NAME} vllm=vllm/vllm-openai:{NEW}",
-            f"{kubectl} {where} get acceleratorrollout {NAME} --watch",
+            f'eval "$({sys.executable} -m lab env --name {stage.control_plane.name})"',
+            f"kubectl --namespace {_PLAYGROUND} get acceleratorrollouts,pods,resourceclaims",
+            f"kubectl --namespace {_PLAYGROUND} set image deployment/{NAME} vllm={IMAGE}:{NEW}",
+            f"kubectl --namespace {_PLAYGROUND} get acceleratorrollout {NAME} --watch",
             f"curl {stage.operator.url}/metrics",
-            f"logs, recording and ledger: {stage.control_plane.folder}",
+            f"logs, recording, ledger: {stage.control_plane.folder}",
         ):
             view.console.print(f"  {line}", soft_wrap=True)
         done = asyncio.Event()
@@ -101,8 +99,18 @@ class _Show:
     # The three pairs
 
     async def _rollout(self) -> None:
-        ours = await self._act("A new image, by an AcceleratorRollout", roll, Way.OURS, "rollout-ours")
-        plain = await self._act("The same, by the plain Deployment", roll, Way.PLAIN, "rollout-plain")
+        ours = await self._act(
+            "A new image, rolled out by an AcceleratorRollout",
+            "The guideline's good manifest with the gate's label, and the smallest AcceleratorRollout.",
+            roll,
+            Way.OURS,
+        )
+        plain = await self._act(
+            "The same, rolled out by a plain Deployment",
+            "Neither label nor AcceleratorRollout.",
+            roll,
+            Way.PLAIN,
+        )
         recorder = self._stage.recorder
         our_way, plain_way = journeys(recorder, ours), journeys(recorder, plain)
         our_worst, plain_worst = extremes(recorder, ours), extremes(recorder, plain)
@@ -115,29 +123,41 @@ class _Show:
         self._checks += checks.of_plain_rollout(plain)
 
     async def _stranger(self) -> None:
-        hazard = "Hazard 1: a stranger waits for a device"
-        plain, ours = [
-            await self._act(f"{hazard}. {way}", meet_stranger, way, f"stranger-{word}") for way, word in _BOTH
-        ]
-        self._view.title(f"{hazard}. Side by side, with the stranger on the device")
-        summary.show_hazard(self._view.console, plain, ours)
+        hazard = "Hazard 1, a stranger waits for a device"
+        plain, ours = await self._both(
+            hazard, "The good manifest, and a pod of another team in the queue.", meet_stranger
+        )
+        self._view.title(f"{hazard}: side by side, while it has the device")
+        summary.show_stranger(self._view.console, plain, ours)
         self._checks += checks.of_stranger(plain, ours)
 
     async def _anti_pattern(self) -> None:
-        hazard = "Hazard 2: the guideline's bad manifest, maxSurge 1"
-        plain, ours = [
-            await self._act(f"{hazard}. {way}", apply_anti_pattern, way, f"surge-{word}")
-            for way, word in _BOTH
-        ]
-        self._view.title(f"{hazard}. Side by side")
-        summary.show_hazard(self._view.console, plain, ours)
+        hazard = "Hazard 2, the guideline's bad manifest"
+        plain, ours = await self._both(
+            hazard, "maxSurge 1, maxUnavailable 0, no preStop, 30 s of grace, no budget.", apply_anti_pattern
+        )
+        self._view.title(f"{hazard}: side by side")
+        summary.show_anti_pattern(self._view.console, plain, ours)
         self._checks += checks.of_anti_pattern(plain, ours)
 
-    async def _act(self, title: str, act: _Act[T], way: Way, namespace: str) -> T:
-        self._view.title(title)
+    async def _both(self, hazard: str, about: str, act: _Act[T]) -> tuple[T, T]:
+        return (
+            await self._act(f"{hazard}: plain Deployment", about, act, Way.PLAIN),
+            await self._act(f"{hazard}: AcceleratorRollout", about, act, Way.OURS),
+        )
+
+    async def _act(self, title: str, about: str, act: _Act[T], way: Way) -> T:
+        self._view.title(title, about)
+        name = _NAMES[act]
+        namespace = f"{name}-{_SUFFIX[way]}"
         watched = self._view.watching(self._stage.book, self._stage.ledger, namespace, OTHER_TEAM)
-        with self._times.part(title), watched:
+        with self._times.part(f"{name.replace('-', ' ')}, {way}"), watched:
             return await act(self._stage, self._view, way, namespace)
 
 
-_BOTH: Final = ((Way.PLAIN, "plain"), (Way.OURS, "ours"))
+_NAMES: Final[Mapping[object, str]] = {
+    roll: "rollout",
+    meet_stranger: "stranger",
+    apply_anti_pattern: "bad-manifest",
+}
+_SUFFIX: Final = {Way.PLAIN: "plain", Way.OURS: "ours"}

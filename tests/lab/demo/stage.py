@@ -25,6 +25,8 @@ DEVICES: Final = 2  # each
 BEHAVIOUR: Final = annotations_of(
     prepare_seconds=0.2, start_seconds=0.1, ready_seconds=0.3, teardown_seconds=1.2, unprepare_seconds=0.2
 )
+# For what is taken away between two acts, which is no part of what is shown.
+AT_ONCE: Final = annotations_of(teardown_seconds=0.0, unprepare_seconds=0.0)
 
 
 def node_names() -> list[str]:
@@ -32,9 +34,9 @@ def node_names() -> list[str]:
     return [f"node-{letter}" for letter in "abcdefgh"[:NODES]]
 
 
-def device_names() -> list[str]:
-    """All devices, as "node/device"."""
-    return [f"{node}/lpu-{number}" for node in node_names() for number in range(DEVICES)]
+def device_names(node: str) -> list[str]:
+    """The devices of a node, as "node/device"."""
+    return [f"{node}/lpu-{number}" for number in range(DEVICES)]
 
 
 Say = Callable[[str], None]
@@ -80,14 +82,15 @@ async def stage(control_plane: ControlPlane, times: Times, say: Say) -> AsyncIte
         await nodes.start()
         stack.push_async_callback(nodes.close, clean=False)
         with times.part("installation and nodes"):
-            account, *_ = await asyncio.gather(
-                install(admin),
-                admin.apply(device_class()),
-                *(nodes.add(name, devices=DEVICES, annotations=BEHAVIOUR) for name in node_names()),
-                make_namespace(admin, OTHER_TEAM),
+            installing = asyncio.create_task(install(admin))
+            await admin.apply(device_class())
+            await make_namespace(admin, OTHER_TEAM)
+            await asyncio.gather(
+                *(nodes.add(name, devices=DEVICES, annotations=BEHAVIOUR) for name in node_names())
             )
+            account = await installing
         say(
-            f"Installed: CRD, roles, admission policies. {NODES} simulated nodes with {DEVICES} devices each."
+            f"CRD, roles and admission policies are installed; {NODES} simulated nodes have {DEVICES} devices each."
         )
         recorder = Recorder(admin, control_plane.folder / "recording.jsonl")
         await stack.enter_async_context(recorder)
@@ -97,5 +100,5 @@ async def stage(control_plane: ControlPlane, times: Times, say: Say) -> AsyncIte
         operator = await OperatorProcess.under(account, admin, control_plane.folder)
         with times.part("operator"):
             await stack.enter_async_context(operator)
-        say(f"The operator runs as process {operator.pid}, as {account.username}.")
+        say(f"The operator is a process of its own ({operator.pid}), with the rights of its ServiceAccount.")
         yield Stage(control_plane, admin, nodes, ledger, recorder, book, operator)

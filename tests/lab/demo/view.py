@@ -17,7 +17,7 @@ from lab.demo.book import Book
 from lab.demo.facts import PodFacts, State
 from lab.demo.manifests import NAME, STRANGER
 from lab.demo.narrate import Narrator
-from lab.demo.stage import device_names
+from lab.demo.stage import device_names, node_names
 from lab.ledger import Ledger
 from lab.recorder import Recorded
 
@@ -31,6 +31,7 @@ _COLOURS: Final = {
     State.LEAVING: "red",
     State.ENDED: "dim",
 }
+_POD_NAME: Final = re.compile(rf"{NAME}-[0-9a-f]+-(?P<end>\w{{5}})\b")
 _EMPHASIS: Final = re.compile(r"node-\w/lpu-\d+|\bpod \w{5}\b|the stranger|\b[A-Z]\w+=\w+\b")
 
 
@@ -57,13 +58,15 @@ class View:
         line.add_row(stamp, said)
         self.console.print(line)
 
-    def title(self, text: str) -> None:
-        """The heading of a new part."""
+    def title(self, text: str, about: str = "") -> None:
+        """The heading of a new part, and what it is about."""
         self.console.print()
         if self.console.is_terminal:
             self.console.rule(Text(text, style="bold"), align="left", style="blue")
         else:
             self.console.print(f"== {text}", soft_wrap=True, highlight=False)
+        if about:
+            self.console.print(Padding(Text(about, style="dim"), (0, 0, 0, 3)))
 
     def follow(self, book: Book) -> None:
         """Say from now on what the book takes, once `narrate` names the namespaces."""
@@ -96,16 +99,18 @@ class View:
 
 
 def _picture(book: Book, ledger: Ledger, namespaces: tuple[str, ...]) -> RenderableType:
-    parts: list[RenderableType] = [_pods(book, namespaces), _devices(ledger, book, namespaces)]
+    parts: list[RenderableType] = [
+        _pods(book, namespaces),
+        Text(),
+        _devices(ledger, book, namespaces),
+        Text(),
+    ]
     for namespace in namespaces:
-        rollout = book.object("AcceleratorRollout", namespace, NAME)
-        deployment = book.object("Deployment", namespace, NAME)
-        if rollout is not None:
-            progress = book.says("AcceleratorRollout", namespace, NAME, "Progressing")
-            parts.append(_status("AcceleratorRollout", progress))
-        elif deployment is not None:
-            progress = book.says("Deployment", namespace, NAME, "Progressing")
-            parts.append(_status("Deployment", progress))
+        # Ours says more than the Deployment, if there is one.
+        for kind in ("AcceleratorRollout", "Deployment"):
+            if book.object(kind, namespace, NAME) is not None:
+                parts.append(_status(kind, book.says(kind, namespace, NAME, "Progressing")))
+                break
     return Padding(Group(*parts), (1, 0, 0, 2))
 
 
@@ -117,7 +122,7 @@ def _pods(book: Book, namespaces: tuple[str, ...]) -> Table:
         ("state", 10),
         ("for", 6),
         ("device", 12),
-        ("replacement", 12),
+        ("stage", 12),
     ):
         table.add_column(
             heading, min_width=width, no_wrap=True, justify="right" if heading == "for" else "left"
@@ -131,7 +136,7 @@ def _pods(book: Book, namespaces: tuple[str, ...]) -> Table:
     }
     for pod in book.pods(*namespaces):
         table.add_row(
-            pod.short if pod.name != STRANGER else "stranger",
+            _short(pod),
             pod.tag,
             Text(pod.state, style=_COLOURS[pod.state]),
             f"{book.since(pod):.1f} s",
@@ -145,25 +150,37 @@ def _replacements(rollout: Object | None) -> list[Object]:
     return list(((rollout or {}).get("status") or {}).get("replacements") or ())
 
 
-def _devices(ledger: Ledger, book: Book, namespaces: tuple[str, ...]) -> Text:
-    """Who really has each device, by the ledger: what a driver prepared and has not let go of."""
+def _devices(ledger: Ledger, book: Book, namespaces: tuple[str, ...]) -> Table:
+    """Who really has each device, by the ledger: what a driver prepared and has not let go of. A line a node."""
     pods: dict[str, PodFacts] = {pod.uid: pod for pod in book.pods(*namespaces)}
     holders = {f"{e.device.pool}/{e.device.name}": e.holder.pod_uid for e in ledger.held()}
-    text = Text("devices  ", style="bold", end="\n")
-    for name in device_names():
-        text.append(f"{name} ", style="not bold")
-        if name not in holders:
-            text.append("free   ", style="not bold yellow")
-            continue
-        pod = pods.get(holders[name])
-        who = "in use" if pod is None else "stranger" if pod.name == STRANGER else pod.short
-        text.append(f"{who}  ", style="not bold green" if pod and not pod.leaving else "not bold red")
-    return text
+    table = Table.grid(padding=(0, 2))
+    for node in node_names():
+        cells = [Text(node, style="bold")]
+        for name in device_names(node):
+            pod = pods.get(holders.get(name, ""))
+            if name not in holders:
+                who = Text("free", style="yellow")
+            elif pod is None:
+                who = Text("in use", style="red")
+            else:
+                who = Text(_short(pod), style="red" if pod.leaving else "green")
+            cells.append(Text.assemble((name.partition("/")[2], "dim"), " ", who))
+        table.add_row(*cells)
+    return table
 
 
-def _status(kind: str, progress: Object) -> Text:
-    text = Text("status   ", style="bold")
-    text.append(f"{kind} {progress.get('reason', 'unknown')}", style="not bold")
+def _status(kind: str, progress: Object) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
+    said = Text(progress.get("reason", "unknown"))
     if message := progress.get("message"):
-        text.append(f": {message}", style="not bold dim")
-    return text
+        # Here the table above shows the pods by the end of their names.
+        said.append(": " + _POD_NAME.sub(r"\g<end>", message), style="dim")
+    table.add_row(kind, said)
+    return table
+
+
+def _short(pod: PodFacts) -> str:
+    return "stranger" if pod.name == STRANGER else pod.short
