@@ -1,0 +1,249 @@
+"""The loop decides on each key, remembers what the cluster answered, comes back in time, and outlives any one object's trouble."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from accelerator_rollout.act.executor import Executor, Outcome
+from accelerator_rollout.act.reporter import Reporter
+from accelerator_rollout.api.models import RolloutObject, Unreadable
+from accelerator_rollout.control.loop import Loop
+from accelerator_rollout.control.queue import KeyedQueue
+from accelerator_rollout.decide.outcome import Plan
+from accelerator_rollout.decide.snapshot import Freshness, GateProbe, GateSource, Refused, Snapshot
+from accelerator_rollout.errors import ConflictError, ForbiddenError, UnavailableError
+from accelerator_rollout.observe import project
+from accelerator_rollout.observe.interests import Key
+from accelerator_rollout.observe.store import Store
+from unit.observe import objects as o
+
+WEB, DB = Key("team", "web"), Key("team", "db")
+NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
+
+
+@dataclass
+class World:
+    """Store, executor, reporter and metrics at once: what the loop asks them for, and what they are told to answer."""
+
+    queue: KeyedQueue[Key]
+    now: datetime = NOW
+    gone: set[Key] = field(default_factory=set)
+    unreadable: set[Key] = field(default_factory=set)
+    next_due: datetime | None = None
+    answers: dict[Key, list[Outcome | Exception]] = field(default_factory=dict)
+    decided_on: list[Snapshot] = field(default_factory=list)
+    handled: list[Key] = field(default_factory=list)
+    reported: list[Unreadable] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    acknowledged: tuple[str, ...] = ()
+
+    def snapshot(self, key: Key, _now: datetime) -> Snapshot | Unreadable | None:
+        if key in self.gone:
+            return None
+        raw = o.rollout(key.name)
+        if key in self.unreadable:
+            raw["spec"] = {"unheardOf": 1}
+        found = project.rollout(raw)
+        if not isinstance(found, RolloutObject):
+            return found
+        nothing: dict[str, Any] = dict.fromkeys(
+            ("rivals", "replica_sets", "pods", "vanished", "slices", "taint_rules", "budgets"), ()
+        )
+        return Snapshot(
+            rollout=found,
+            workload=None,
+            claims={},
+            holders={},
+            nodes={},
+            freshness=Freshness.FRESH,
+            watched_since=None,
+            **nothing,
+        )
+
+    def forget(self, uid: str) -> None:
+        self.forgotten.append(uid)
+
+    def plan(self, snapshot: Snapshot, _now: datetime) -> Plan:
+        self.decided_on.append(snapshot)
+        status = snapshot.rollout.status
+        return Plan((), status, record_first=False, next_due=self.next_due, acknowledged=self.acknowledged)
+
+    async def run(self, snapshot: Snapshot, _plan: Plan) -> Outcome:
+        key = Key(snapshot.rollout.namespace, snapshot.rollout.name)
+        self.handled.append(key)
+        answers = self.answers.get(key)
+        answer = answers.pop(0) if answers else Outcome(stored=True)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def report_unreadable(self, found: Unreadable) -> None:
+        self.reported.append(found)
+
+    def decided(self, _snapshot: Snapshot, _plan: Plan, _seconds: float) -> None:
+        self.told.append("decided")
+
+    def failed(self, error: Exception) -> None:
+        self.told.append(type(error).__name__)
+
+    def gone_(self, _key: Key) -> None:
+        self.told.append("gone")
+
+
+class Telling:
+    def __init__(self, world: World) -> None:
+        self.decided, self.failed, self.gone = world.decided, world.failed, world.gone_
+
+
+@pytest.fixture
+async def world() -> World:
+    return World(KeyedQueue(first_delay=0.01, longest_delay=0.05, moved_delay=0.01))
+
+
+@asynccontextmanager
+async def working(world: World, workers: int = 2) -> AsyncIterator[Loop]:
+    loop = Loop(
+        cast("Store", world),
+        world.queue,
+        cast("Executor", world),
+        cast("Reporter", world),
+        Telling(world),
+        lambda: world.now,
+        world.plan,
+        workers=workers,
+    )
+    task = asyncio.create_task(loop.run())
+    try:
+        yield loop
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        world.queue.close()
+
+
+async def until(reached: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not reached():  # noqa: ASYNC110 - what is awaited is a state of the fakes, not an event
+            await asyncio.sleep(0.005)
+
+
+async def test_a_key_is_decided_on_once(world: World) -> None:
+    async with working(world):
+        world.queue.add(WEB)
+        await until(lambda: world.handled)
+        await asyncio.sleep(0.1)
+    assert world.handled == [WEB]
+    assert world.told == ["decided"]
+
+
+async def test_an_object_that_is_gone_takes_its_series_along(world: World) -> None:
+    world.gone.add(WEB)
+    async with working(world):
+        world.queue.add(WEB)
+        await until(lambda: world.told)
+    assert world.told == ["gone"]
+    assert world.handled == []
+
+
+async def test_an_object_that_cannot_be_read_is_reported_and_not_decided_on(world: World) -> None:
+    world.unreadable.add(WEB)
+    async with working(world):
+        world.queue.add(WEB)
+        await until(lambda: world.reported)
+    assert world.decided_on == []
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [UnavailableError("no answer"), ForbiddenError("no right"), ValueError("a defect"), ConflictError("x")],
+)
+async def test_trouble_with_one_object_is_tried_again_and_stops_no_other(
+    world: World, trouble: Exception
+) -> None:
+    world.answers[WEB] = [trouble, trouble]
+    async with working(world, workers=1):
+        world.queue.add(WEB)
+        world.queue.add(DB)
+        await until(lambda: world.handled.count(WEB) == 3)
+    assert world.handled[1] == DB
+    assert world.told.count("decided") == 2
+
+
+async def test_a_busy_server_is_left_alone_for_as_long_as_it_says(world: World) -> None:
+    world.answers[WEB] = [UnavailableError("too many requests", retry_after=0.3)]
+    loop = asyncio.get_running_loop()
+    async with working(world):
+        began = loop.time()
+        world.queue.add(WEB)
+        await until(lambda: len(world.handled) == 2)
+        assert loop.time() - began >= 0.3
+
+
+async def test_a_refusal_is_told_to_the_next_decision_until_it_is_old(world: World) -> None:
+    refusal = Refused("uid-1", "Refused", "the budget allows none", NOW)
+    world.answers[WEB] = [Outcome(again=True, refused=refusal)]
+    async with working(world):
+        world.queue.add(WEB)
+        await until(lambda: len(world.decided_on) == 2)
+        assert world.decided_on[1].refused == (refusal,)
+        world.now += timedelta(minutes=5)
+        world.queue.add(WEB)
+        await until(lambda: len(world.decided_on) == 3)
+        assert world.decided_on[2].refused == ()
+
+
+async def test_the_answer_of_a_dry_run_is_remembered_until_it_is_old(world: World) -> None:
+    probe = GateProbe("digest", GateSource.POLICY)
+    world.answers[WEB] = [Outcome(again=True, probe=probe)]
+    async with working(world):
+        world.queue.add(WEB)
+        await until(lambda: len(world.decided_on) == 2)
+        assert world.decided_on[1].gate_probe == probe
+        world.now += timedelta(minutes=11)
+        world.queue.add(WEB)
+        await until(lambda: len(world.decided_on) == 3)
+        assert world.decided_on[2].gate_probe is None
+
+
+@pytest.mark.parametrize("ago", [3600, 0])
+async def test_a_deadline_that_is_over_makes_no_busy_loop(world: World, ago: int) -> None:
+    world.next_due = NOW - timedelta(seconds=ago)
+    async with working(world):
+        world.queue.add(WEB)
+        await until(lambda: world.handled)
+        await asyncio.sleep(0.5)
+        assert len(world.handled) == 1
+        await until(lambda: len(world.handled) == 2)
+
+
+async def test_pods_are_forgotten_only_once_they_are_stored(world: World) -> None:
+    world.acknowledged = ("uid-1",)
+    world.answers[WEB] = [Outcome(moved=True, stored=False)]
+    async with working(world):
+        world.queue.add(WEB)
+        await until(lambda: world.forgotten)
+    assert world.handled == [WEB, WEB]  # the first of which stored nothing
+    assert world.forgotten == ["uid-1"]
+
+
+async def test_a_decision_that_hangs_is_seen(world: World) -> None:
+    hanging = asyncio.Event()
+
+    async def hang(_snapshot: Snapshot, _plan: Plan) -> Outcome:
+        await hanging.wait()
+        return Outcome()
+
+    world.run = hang  # type: ignore[assignment, method-assign]
+    async with working(world) as loop:
+        assert loop.longest_running() == 0
+        world.queue.add(WEB)
+        await asyncio.sleep(0.1)
+        assert loop.longest_running() >= 0.05
+        hanging.set()
+        await until(lambda: loop.longest_running() == 0)
