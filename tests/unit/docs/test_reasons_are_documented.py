@@ -12,7 +12,17 @@ from accelerator_rollout.decide.reasons import NotFree, Overdue, Refusal, Settle
 from accelerator_rollout.guardrails.rules import Rule
 
 PAGE = (Path(__file__).parents[3] / "docs" / "conditions.md").read_text(encoding="utf-8")
-CODE: tuple[type[StrEnum], ...] = (NotFree, Overdue, Refusal, Settled, Waiting, Rule, Stage, Proof, ConditionType)
+CODE: tuple[type[StrEnum], ...] = (
+    NotFree,
+    Overdue,
+    Refusal,
+    Settled,
+    Waiting,
+    Rule,
+    Stage,
+    Proof,
+    ConditionType,
+)
 ELSEWHERE = {"SpecUnreadable"}  # written without a decision, as the object could not be read
 
 

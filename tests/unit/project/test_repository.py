@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
+LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -68,16 +69,18 @@ def test_the_readme_names_only_targets_that_exist() -> None:
         encoding="utf-8"
     )
     for target in re.findall(r"\bmake ([a-z][a-z-]*)", readme):
-        if target not in {"and"}:
+        if target != "and":
             assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
 def test_links_of_the_documents_lead_somewhere() -> None:
-    broken = []
-    for page in [path for path in _tracked() if path.suffix == ".md"]:
-        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            if not link.startswith("http") and not (page.parent / link).exists():
-                broken.append(f"{page.relative_to(ROOT)}: {link}")
+    pages = [path for path in _tracked() if path.suffix == ".md"]
+    links = [(page, link) for page in pages for link in LINK.findall(page.read_text(encoding="utf-8"))]
+    broken = [
+        f"{page.relative_to(ROOT)}: {link}"
+        for page, link in links
+        if not link.startswith("http") and not (page.parent / link).exists()
+    ]
     assert not broken
 
 
