@@ -176,6 +176,8 @@ def gated_pod(name: str, digest: str = NEW, **over: Any) -> PodRecord:
         "ready": False,
         "ready_since": None,
     }
+    uid = over.get("uid", facts["uid"])
+    facts["claims"] = (PodClaim("device", f"{uid}-device", named=False),)
     return pod(name, digest, **(facts | over))
 
 

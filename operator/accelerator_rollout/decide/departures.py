@@ -119,7 +119,8 @@ def _refreshed(entry: Replacement, pod: PodRecord, snapshot: Snapshot) -> Replac
     node = snapshot.nodes.get(pod.node)
     if pod.bound and not entry.node_name:
         update["node_name"] = pod.node
-    if node is not None and not entry.boot_id:
+    # A pod that lives on after a reboot runs under the new boot; one that is leaving is not started again.
+    if node is not None and (not entry.boot_id or not departed(pod)):
         update |= {"node_uid": node.uid, "boot_id": node.boot_id}
     changed = {key: value for key, value in update.items() if getattr(entry, key) != value}
     return entry.model_copy(update=changed) if changed else entry
@@ -197,16 +198,19 @@ def _unclaimed(entries: Iterable[Replacement], snapshot: Snapshot) -> list[PodRe
 
 
 def _heir(entry: Replacement, free: list[PodRecord], snapshot: Snapshot) -> PodRecord | None:
-    if entry.id.startswith(UNKNOWN_PREFIX):
-        return next((p for p in free if entry.id == UNKNOWN_PREFIX + p.uid), None)
     if isinstance(snapshot.workload, StatefulSetRecord):
         return next((p for p in free if p.name == entry.pod_name), None)
     return next((p for p in free if gated(p)), None)
 
 
 def _moot(entry: Replacement, pods: dict[str, PodRecord]) -> bool:
-    """Whether an entry of unknown descent has lost the pod it was made for."""
-    return entry.id.startswith(UNKNOWN_PREFIX) and entry.id.removeprefix(UNKNOWN_PREFIX) not in pods
+    """Whether an entry of unknown descent has lost the pod it was made for, with nothing left to prove.
+
+    Unproven, it stays: a gated pod that is deleted and made again has the same unknown predecessor.
+    """
+    if not entry.id.startswith(UNKNOWN_PREFIX) or entry.replacement_pod_uid:
+        return False
+    return entry.proof is not None and entry.id.removeprefix(UNKNOWN_PREFIX) not in pods
 
 
 def _known_to_be_new(pod: PodRecord, snapshot: Snapshot) -> bool:
@@ -226,6 +230,7 @@ def _unknown(pod: PodRecord, snapshot: Snapshot, now: datetime) -> Replacement:
     grace = snapshot.workload.template.grace_seconds if snapshot.workload else pod.grace_seconds
     entry = Replacement(
         id=UNKNOWN_PREFIX + pod.uid,
+        pod_name=pod.name if isinstance(snapshot.workload, StatefulSetRecord) else "",
         grace_seconds=max(grace, pod.grace_seconds),
         stage=Stage.RELEASING,
         cause=Cause.DEPARTURE,

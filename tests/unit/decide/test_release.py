@@ -9,7 +9,7 @@ from accelerator_rollout.api.models import Replacement
 from accelerator_rollout.decide.reasons import NotFree
 from accelerator_rollout.decide.release import Verdict, judge
 from accelerator_rollout.records import DeviceUse, PublishedDevice, Taint, TaintRuleRecord
-from builders import NOW, World, claim_of, device, gated_pod, pod, pool, running
+from builders import NOW, World, claim_of, device, pod, pool, running
 
 TAINT = Taint("vendor.example.com/broken", "", "NoSchedule")
 
@@ -42,7 +42,7 @@ def test_free_if_the_claim_is_gone() -> None:
 def test_free_if_a_later_claim_has_the_name_of_the_old_one() -> None:
     world = released_world()
     world.vanish("worker-1")
-    world.put(gated_pod("worker-1"), device(1))  # the successor's own claim, of another UID
+    world.put(pod("worker-1", uid="q-worker-1"), device(1))  # the successor's own claim, of another UID
     world.status = world.status.model_copy(
         update={"replacements": (_linked(world.status.replacements[0], "q-worker-1"),)}
     )
