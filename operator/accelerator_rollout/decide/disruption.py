@@ -87,7 +87,7 @@ def _victim(
         followers = [p for p in broken if any(a.entry.replacement_pod_uid == p.uid for a in in_flight)]
         pool = followers or broken
         victim = _stick(pool, chosen) or driver.choose(tuple(pool))
-        others = [a for a in in_flight if a.entry.replacement_pod_uid != victim.uid]
+        others = [a for a in in_flight if not _set_free_by(victim, a, driver)]
         return _busy(others) if len(others) >= MAX_UNAVAILABLE else victim
     if in_flight:
         return _busy(in_flight)
@@ -106,6 +106,13 @@ def _victim(
 def _stick(pool: Iterable[PodRecord], chosen: set[str]) -> PodRecord | None:
     """Keep to the pod that is recorded as chosen, so that a second look does not choose a second one."""
     return next((p for p in pool if p.uid in chosen), None)
+
+
+def _set_free_by(victim: PodRecord, a: Appraisal, driver: Driver) -> bool:
+    """Whether replacing `victim` is what this replacement waits for: its own bad successor, or the pod before it."""
+    if a.entry.replacement_pod_uid:
+        return a.entry.replacement_pod_uid == victim.uid
+    return not a.unreleased and driver.holds_up(victim, a.entry.pod_name)
 
 
 def _busy(others: list[Appraisal]) -> NotNow:

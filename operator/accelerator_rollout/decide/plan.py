@@ -133,7 +133,8 @@ class _Decision:
     def _step(self) -> Step | Blocked | None:
         if self.refused is not None or self.driver is None:
             return None
-        return next_step(self.snapshot, self.driver, self.appraisals, self.now)
+        wanted = tuple(a for a in self.appraisals if not a.left or not self._superfluous(a))
+        return next_step(self.snapshot, self.driver, wanted, self.now)
 
     def _openings(self) -> Openings:
         if self.driver is None:
@@ -177,8 +178,8 @@ class _Decision:
         return tuple(kept), tuple(finished)
 
     def _superfluous(self, a: Appraisal) -> bool:
-        """Whether a released departure will have no successor: the workload has all the pods that it wants."""
-        if a.unreleased or a.successor is not None:
+        """Whether a departure that holds nothing will have no successor: the workload has all the pods it wants."""
+        if a.successor is not None or (a.verdict is not None and not a.verdict.let_go):
             return False
         wanted = self.workload.replicas if self.workload else 0
         return sum(p.live for p in self.snapshot.pods) >= wanted

@@ -8,12 +8,25 @@ DeviceTaintRules (KEP-5055) keep a device from being allocated.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from accelerator_rollout.api.models import HeldClaim, Proof, Replacement
 from accelerator_rollout.decide.proof import find_proof
 from accelerator_rollout.decide.reasons import NotFree
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.records import ClaimRecord, Device, PodRecord, SliceRecord, Taint, TaintRuleRecord
+
+# What may become of a device that was let go: a matter for whoever wants it next, and for nobody else.
+_SINCE_THEN: Final = frozenset(
+    (
+        NotFree.DEVICE_TAKEN,
+        NotFree.POOL_MISSING,
+        NotFree.POOL_INCOMPLETE,
+        NotFree.POOL_CONTRADICTORY,
+        NotFree.DEVICE_MISSING,
+        NotFree.DEVICE_TAINTED,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,11 @@ class Verdict:
     def released(self) -> bool:
         """Whether a successor may have the devices."""
         return self.obstacle is None
+
+    @property
+    def let_go(self) -> bool:
+        """Whether the departed pod itself holds nothing any more, whatever became of the devices since."""
+        return self.proof is not None and (self.obstacle is None or self.obstacle.reason in _SINCE_THEN)
 
 
 def last_known(snapshot: Snapshot, pod_uid: str) -> PodRecord | None:

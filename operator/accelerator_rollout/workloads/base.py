@@ -63,6 +63,10 @@ class Driver(Protocol):
         """Return which of the equally eligible pods to replace first. `candidates` is not empty."""
         ...
 
+    def holds_up(self, pod: PodRecord, departed_name: str) -> bool:
+        """Whether its controller makes the successor of `departed_name` only once `pod` is healthy."""
+        ...
+
     def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
         """Return the actions that replace this pod and no other, or why that cannot be done now."""
         ...

@@ -177,6 +177,11 @@ class DeploymentDriver:
         """Return the pod that the ReplicaSet controller would rank first anyway, else the oldest."""
         return min(candidates, key=lambda p: (p.bound, p.phase != "Pending", p.ready, p.created, p.name))
 
+    def holds_up(self, pod: PodRecord, departed_name: str) -> bool:
+        """No pod of a Deployment waits for another."""
+        del pod, departed_name
+        return False
+
     def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
         """Unpause, if the controller's own arithmetic then yields exactly one replacement."""
         spec = self.deployment

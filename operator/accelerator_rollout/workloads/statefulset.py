@@ -62,8 +62,17 @@ class StatefulSetDriver:
         return None
 
     def choose(self, candidates: tuple[PodRecord, ...]) -> PodRecord:
-        """Return the highest ordinal, as the StatefulSet's own rolling update does."""
-        return max(candidates, key=_ordinal)
+        """Return the highest ordinal, as the StatefulSet's own rolling update does; of pods that are down the lowest.
+
+        An ordered StatefulSet makes no pod before those of lower ordinals are healthy, so that from the other end
+        broken pods would never be through.
+        """
+        down = [p for p in candidates if not p.ready]
+        return min(down, key=_of_pod) if down else max(candidates, key=_of_pod)
+
+    def holds_up(self, pod: PodRecord, departed_name: str) -> bool:
+        """Whether the pod comes before the other one; where the order does not matter, that state does not last."""
+        return 0 <= _ordinal(pod.name) < _ordinal(departed_name)
 
     def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
         """Evict the pod."""
@@ -83,6 +92,10 @@ class StatefulSetDriver:
         return ()
 
 
-def _ordinal(pod: PodRecord) -> int:
-    tail = pod.name.rpartition("-")[2]
+def _of_pod(pod: PodRecord) -> int:
+    return _ordinal(pod.name)
+
+
+def _ordinal(pod_name: str) -> int:
+    tail = pod_name.rpartition("-")[2]
     return int(tail) if tail.isdigit() else -1

@@ -1,0 +1,392 @@
+"""Which pod is replaced next, and why none is: never a second one down by our doing."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from accelerator_rollout.api.models import Stage
+from accelerator_rollout.decide.actions import (
+    Action,
+    EvictPod,
+    ParkReason,
+    PauseDeployment,
+    PreferVictim,
+    ProbeGate,
+    UnpauseDeployment,
+)
+from accelerator_rollout.decide.snapshot import Freshness, GateProbe, GateSource, Refused, Rival
+from accelerator_rollout.names import GATE_LABEL, GATE_LABEL_VALUE
+from builders import (
+    NAME,
+    NEW,
+    NOW,
+    OLD,
+    World,
+    at,
+    budget,
+    device,
+    entry,
+    gated_pod,
+    pod,
+    replica_set,
+    running,
+    template,
+)
+
+BOTH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+
+
+def victims(world: World, now: datetime = NOW) -> list[str]:
+    """Return the UIDs of the pods that are taken down now."""
+    actions: tuple[Action, ...] = world.actions(now)
+    evicted = [a.pod_uid for a in actions if isinstance(a, EvictPod)]
+    return evicted + [a.victim_uid for a in actions if isinstance(a, UnpauseDeployment) and a.victim_uid]
+
+
+def progress(world: World, now: datetime = NOW) -> str:
+    return next(c.reason for c in world.plan(now).status.conditions if c.type == "Progressing")
+
+
+# Choosing
+
+
+def test_a_stateful_set_goes_from_the_highest_ordinal_down() -> None:
+    assert victims(running("StatefulSet", 11)) == ["p-worker-10"]
+
+
+def test_a_deployment_is_unpaused_for_one_step_that_takes_the_pod_we_prefer() -> None:
+    actions = running("Deployment").actions()
+    assert [type(a) for a in actions] == [PreferVictim, UnpauseDeployment]
+    assert victims(running("Deployment")) == ["p-worker-0"]
+
+
+def test_a_pod_that_is_preferred_already_is_not_told_again() -> None:
+    world = running("Deployment")
+    world.change("worker-0", deletion_cost=-1_000_000)
+    assert [type(a) for a in world.actions()] == [UnpauseDeployment]
+
+
+@BOTH
+def test_the_choice_is_recorded_before_the_pod_is_touched(kind: str) -> None:
+    decided = running(kind).plan()
+    assert decided.record_first
+    assert [e.stage for e in decided.status.replacements] == [Stage.SELECTED]
+
+
+@BOTH
+def test_a_second_look_keeps_to_the_first_choice(kind: str) -> None:
+    world = running(kind)
+    world.recorded("worker-1", 1, stage=Stage.SELECTED)
+    decided = world.plan()
+    assert victims(world) == ["p-worker-1"]
+    assert not decided.record_first
+
+
+@BOTH
+def test_a_broken_pod_goes_before_all_healthy_ones(kind: str) -> None:
+    world = running(kind)
+    world.change("worker-1", ready=False)
+    world.sets = [replica_set(OLD, 3, 2)] if kind == "Deployment" else []
+    assert victims(world) == ["p-worker-1"]
+
+
+def test_of_the_broken_pods_of_a_stateful_set_the_lowest_goes_first() -> None:
+    """An ordered one makes no later pod before the earlier ones are healthy: the other way round it never ends."""
+    world = running("StatefulSet")
+    for name in ("worker-0", "worker-1", "worker-2"):
+        world.change(name, ready=False)
+    assert victims(world) == ["p-worker-0"]
+
+
+def test_a_broken_pod_that_keeps_its_controller_from_making_the_successor_is_replaced() -> None:
+    """worker-2 left in order; then worker-0 broke, and an ordered StatefulSet makes no worker-2 before it heals."""
+    world = running("StatefulSet")
+    world.recorded("worker-2", 2)
+    world.end("worker-2")
+    world.vanish("worker-2")
+    world.change("worker-0", ready=False)
+    assert victims(world) == ["p-worker-0"]
+
+
+def test_a_broken_pod_waits_until_the_devices_of_the_one_in_flight_are_free() -> None:
+    world = running("StatefulSet")
+    world.recorded("worker-2", 2)
+    world.leave("worker-2")
+    world.change("worker-0", ready=False)
+    assert victims(world) == []
+
+
+# S5
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"ready": False}, id="is down"),
+        pytest.param({"deletion": at(30)}, id="leaves"),
+    ],
+)
+def test_a_healthy_pod_stays_while_a_pod_at_the_target(kind: str, change: dict[str, Any]) -> None:
+    world = running(kind)
+    world.put(pod("worker-1", NEW, kind=kind), device(1))
+    world.change("worker-1", **change)
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 2), replica_set(NEW, 1, 0)]
+    assert victims(world) == []
+
+
+@BOTH
+def test_a_healthy_pod_stays_while_a_pod_is_missing(kind: str) -> None:
+    world = running(kind)
+    world.set_workload(replicas=4)
+    assert victims(world) == []
+    assert progress(world) == "PodsUnavailable"
+
+
+@BOTH
+def test_a_healthy_pod_stays_while_the_last_replacement_is_not_healthy(kind: str) -> None:
+    world = running(kind)
+    world.remember(
+        entry(
+            pod("worker-2", uid="first"),
+            device(2),
+            replacement_pod_uid="p-worker-2",
+            released_at=at(-9),
+            stage=Stage.WARMING_UP,
+        )
+    )
+    world.put(pod("worker-2", NEW, kind=kind, ready=False), device(2))
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 2), replica_set(NEW, 1, 0)]
+    assert victims(world) == []
+    assert progress(world) == "WarmingUp"
+
+
+@BOTH
+def test_a_healthy_pod_stays_until_the_last_one_was_ready_for_min_ready_seconds(kind: str) -> None:
+    world = running(kind)
+    world.set_workload(min_ready_seconds=20)
+    world.put(pod("worker-2", NEW, kind=kind, ready_since=at(-5)), device(2))
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 2), replica_set(NEW, 1, 0)]
+    assert victims(world) == []
+    assert world.plan().next_due == at(15)
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 2), replica_set(NEW, 1)]
+    assert len(victims(world, at(15))) == 1
+
+
+@BOTH
+def test_one_broken_pod_at_a_time(kind: str) -> None:
+    world = running(kind)
+    world.change("worker-0", ready=False)
+    world.change("worker-1", ready=False)
+    world.recorded("worker-2", 2)
+    world.leave("worker-2")
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 2, 0), replica_set(NEW, 1, 0)]
+    assert victims(world) == []
+
+
+@BOTH
+def test_a_bad_successor_is_replaced_in_its_turn(kind: str) -> None:
+    """A third revision in mid-step, or the way back from a bad image."""
+    world = running(kind)
+    bad = "bad-digest-0000"
+    world.remember(
+        entry(
+            pod("worker-2", uid="first"),
+            device(2),
+            replacement_pod_uid="p-worker-2",
+            released_at=at(-9),
+            stage=Stage.PREPARING,
+        )
+    )
+    world.put(pod("worker-2", bad, kind=kind, ready=False, phase="Pending"), device(2))
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 2), replica_set(bad, 1, 0)]
+    assert victims(world) == ["p-worker-2"]
+
+
+@BOTH
+def test_a_gated_successor_of_a_revision_nobody_wants_is_replaced_and_never_opened(kind: str) -> None:
+    world = running(kind)
+    bad = "bad-digest-0000"
+    world.recorded("worker-2", 2, replacement_pod_uid="q-worker-2", replacement_pod_name="worker-2")
+    world.end("worker-2")
+    world.vanish("worker-2")
+    world.put(gated_pod("worker-2", bad, kind=kind))
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 2), replica_set(bad, 1, 0)]
+    assert victims(world) == ["q-worker-2"]
+    assert all(type(a).__name__ != "OpenGate" for a in world.actions())
+
+
+# S6
+
+
+@BOTH
+def test_a_pause_starts_nothing(kind: str) -> None:
+    world = running(kind)
+    world.spec["paused"] = True
+    assert (victims(world), progress(world)) == ([], "Paused")
+
+
+@BOTH
+def test_a_pause_finishes_the_pod_in_flight(kind: str) -> None:
+    world = running(kind)
+    world.spec["paused"] = True
+    world.recorded("worker-2", 2)
+    world.end("worker-2")
+    world.vanish("worker-2")
+    world.put(gated_pod("worker-2", kind=kind))
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 2), replica_set(NEW, 1, 0)]
+    assert [type(a).__name__ for a in world.actions()] == ["OpenGate"]
+
+
+@BOTH
+def test_a_choice_that_was_not_acted_on_is_dropped_by_a_pause(kind: str) -> None:
+    world = running(kind)
+    world.spec["paused"] = True
+    world.recorded("worker-2", 2, stage=Stage.SELECTED)
+    assert world.plan().status.replacements == ()
+
+
+def test_somebody_elses_pause_of_a_deployment_is_left_alone() -> None:
+    world = running("Deployment", parked=None)
+    assert (world.actions(), progress(world)) == ((), "WorkloadPausedByUser")
+
+
+def test_a_deployment_that_moves_without_leave_is_halted_before_it_began() -> None:
+    world = running("Deployment", paused=False, parked=None)
+    world.spec["paused"] = True
+    assert world.actions() == (PauseDeployment(NAME, f"d-{NAME}", ParkReason.HALTED),)
+
+
+@BOTH
+@pytest.mark.parametrize("freshness", [Freshness.STALE, Freshness.SYNCING, Freshness.UNREADABLE])
+def test_an_unknown_world_is_left_as_it_is(kind: str, freshness: Freshness) -> None:
+    world = running(kind)
+    world.freshness = freshness
+    assert world.actions() == ()
+
+
+@BOTH
+def test_nothing_starts_while_the_controller_is_behind(kind: str) -> None:
+    world = running(kind)
+    world.set_workload(generation=3)
+    assert (victims(world), progress(world)) == ([], "WaitingForController")
+
+
+@BOTH
+def test_nothing_starts_before_it_is_known_that_new_pods_are_gated(kind: str) -> None:
+    world = running(kind)
+    by_label = template(gates=(), labels={GATE_LABEL: GATE_LABEL_VALUE})
+    world.set_workload(template=by_label)
+    assert (world.actions(), progress(world)) == ((ProbeGate(NEW),), "GateUnknown")
+    world.probe = GateProbe(NEW, GateSource.POLICY)
+    assert len(victims(world)) == 1
+    world.probe = GateProbe("an older template", GateSource.POLICY)
+    assert victims(world) == []
+
+
+@BOTH
+def test_the_younger_of_two_objects_does_nothing(kind: str) -> None:
+    world = running(kind)
+    world.rivals.append(Rival("elder", "e", at(-2000)))
+    assert world.actions() == ()
+    world.rivals[0] = Rival("junior", "j", at(-10))
+    assert len(victims(world)) == 1
+
+
+@BOTH
+def test_nothing_is_touched_before_our_finalizer_is_there(kind: str) -> None:
+    world = running(kind)
+    world.finalizers = ()
+    assert [type(a).__name__ for a in world.actions()] == ["AddFinalizer"]
+
+
+# Budgets
+
+
+@BOTH
+def test_a_budget_that_allows_nothing_is_named(kind: str) -> None:
+    world = running(kind)
+    world.budgets = [budget(0)]
+    assert (victims(world), progress(world)) == ([], "BlockedByPDB")
+
+
+@BOTH
+def test_a_budget_does_not_keep_a_broken_pod(kind: str) -> None:
+    world = running(kind)
+    world.budgets = [budget(0)]
+    world.change("worker-1", ready=False)
+    world.sets = [replica_set(OLD, 3, 2)] if kind == "Deployment" else []
+    assert victims(world) == ["p-worker-1"]
+
+
+@pytest.mark.parametrize(
+    ("budgets", "reason"),
+    [
+        ([budget(), budget(name="second")], "BlockedByPDB"),
+        ([budget(generation=2)], "WaitingForController"),
+    ],
+)
+def test_a_budget_that_cannot_be_judged_keeps_the_pod(budgets: list[Any], reason: str) -> None:
+    world = running("Deployment")
+    world.budgets = budgets
+    assert (victims(world), progress(world)) == ([], reason)
+
+
+def test_a_refused_eviction_is_tried_again_ten_seconds_later() -> None:
+    world = running("StatefulSet")
+    world.recorded("worker-2", 2, stage=Stage.SELECTED)
+    world.refused = [Refused("p-worker-2", "Refused", "budget worker-pdb forbids it", NOW)]
+    decided = world.plan()
+    assert (victims(world), decided.next_due) == ([], at(10))
+    (noted,) = decided.status.replacements
+    assert (noted.stage, noted.reason, noted.message) == (
+        Stage.EVICTING,
+        "BlockedByPDB",
+        "budget worker-pdb forbids it",
+    )
+    world.store(decided)
+    assert victims(world, at(10)) == ["p-worker-2"]
+
+
+# The arithmetic of the Deployment's controller
+
+
+def test_a_deployment_stays_parked_where_its_controller_would_take_no_pod() -> None:
+    world = running("Deployment")
+    world.put(pod("worker-2", NEW, kind="Deployment", ready=True), device(2))
+    world.sets = [replica_set(OLD, 2), replica_set(NEW, 1, 0)]  # its status lags behind its pods
+    assert (victims(world), progress(world)) == ([], "StepNotSafe")
+
+
+@pytest.mark.parametrize("lag", [{"generation": 2}, {"status_replicas": 2}])
+def test_a_deployment_stays_parked_while_a_replica_set_has_not_settled(lag: dict[str, Any]) -> None:
+    world = running("Deployment")
+    world.sets = [replace(world.sets[0], **lag)]
+    assert (victims(world), progress(world)) == ([], "WaitingForController")
+
+
+def test_a_choice_stays_recorded_while_the_controller_is_free_to_act_on_it() -> None:
+    world = running("Deployment", paused=False, parked=None, generation=3)
+    world.recorded("worker-0", 0, stage=Stage.SELECTED)
+    decided = world.plan()
+    assert (decided.actions, [e.pod_name for e in decided.status.replacements]) == ((), ["worker-0"])
+
+
+@BOTH
+def test_a_departure_that_wants_no_successor_holds_nothing_up_once_it_is_proven(kind: str) -> None:
+    """Scaled down from four, and the device was tainted since: nobody waits for it."""
+    world = running(kind)
+    gone = pod("worker-3", kind=kind)
+    world.remember(entry(gone, device(3), vanished_at=at(-9), proof="KubeletTerminalPhase"))
+    assert len(victims(world)) == 1
+    assert all(e.pod_name != "worker-3" for e in world.plan().status.replacements)
