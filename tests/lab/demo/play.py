@@ -6,6 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
+from lab.client import ApiError
 from lab.controlplane import ControlPlane
 from lab.demo import checks, summary
 from lab.demo.acts import Voice, apply_anti_pattern, meet_stranger, roll, stay
@@ -28,7 +29,7 @@ async def play(control_plane: ControlPlane, view: View, times: Times, *, keep: b
         show = _Show(built, view, times)
         try:
             await show.play()
-        except TimeoutError as error:
+        except (ApiError, TimeoutError) as error:
             show.give_up(str(error))
         control_plane.check()
         failed = show.judge()
@@ -64,6 +65,14 @@ class _Show:
         self._checks += checks.of_ledger(self._stage.ledger)
         trouble = "; ".join(repr(error) for error in self._stage.nodes.errors)
         self._checks.append(Check("the simulated nodes had no trouble of their own", not trouble, trouble))
+        operator = self._stage.operator
+        self._checks.append(
+            Check(
+                "the operator ran to the end",
+                operator.is_running,
+                f"it ended with exit code {operator.exit_code}",
+            )
+        )
         self._view.title("Was everything as it should be?")
         summary.show_times(self._view.console, self._times)
         failed = summary.show_checks(self._view.console, self._checks)
