@@ -5,7 +5,7 @@ A refusal stops disruption, never an opening that safety allows: a pod that wait
 
 from accelerator_rollout.decide.reasons import Refusal, Waiting
 from accelerator_rollout.decide.snapshot import GateSource, Snapshot
-from accelerator_rollout.names import GATE, GATE_LABEL, GATE_LABEL_VALUE
+from accelerator_rollout.names import FINALIZER, GATE, GATE_LABEL, GATE_LABEL_VALUE
 from accelerator_rollout.records import Template
 from accelerator_rollout.workloads.base import Driver, NotNow, Refused
 
@@ -13,10 +13,12 @@ from accelerator_rollout.workloads.base import Driver, NotNow, Refused
 def conflict(snapshot: Snapshot) -> Refused | None:
     """Return that an older AcceleratorRollout names the same workload: the older acts, the younger does nothing."""
     me = snapshot.rollout
-    older = [r for r in snapshot.rivals if (r.created, r.uid) < (me.created, me.uid)]
+    # Of two that were created within one second, the one that has begun goes on: nothing may change hands in mid-step.
+    mine = (me.created, FINALIZER not in me.finalizers, me.uid)
+    older = [r for r in snapshot.rivals if (r.created, not r.adopted, r.uid) < mine]
     if not older:
         return None
-    first = min(older, key=lambda r: (r.created, r.uid))
+    first = min(older, key=lambda r: (r.created, not r.adopted, r.uid))
     ref = me.spec.workload_ref
     return Refused(
         Refusal.WORKLOAD_CONFLICT,

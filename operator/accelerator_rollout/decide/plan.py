@@ -279,6 +279,8 @@ class _Decision:
         """S8: only what is observed now, at the newest generation, counts as success."""
         if self.driver is None or self.workload is None or self.refused is not None or kept:
             return False
+        if any(isinstance(a, UnpauseDeployment) for a in self._upkeep()):
+            return False  # that makes a new generation, and success would be taken back a moment later
         live = [p for p in self.snapshot.pods if p.live]
         return (
             self.driver.behind() is None

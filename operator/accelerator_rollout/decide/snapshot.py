@@ -51,11 +51,12 @@ class GateProbe:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Another AcceleratorRollout that names the same workload."""
+    """Another AcceleratorRollout that names the same workload. `adopted`: it carries our finalizer already."""
 
     name: str
     uid: str
     created: datetime
+    adopted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from accelerator_rollout.api.models import RolloutObject, Unreadable
 from accelerator_rollout.decide.snapshot import Freshness, Rival, Snapshot, Vanished
+from accelerator_rollout.names import FINALIZER
 from accelerator_rollout.observe.interests import WorkloadTopic, matches, workload_of
 from accelerator_rollout.observe.kinds import Kind
 from accelerator_rollout.records import (
@@ -116,7 +117,8 @@ def _rivals(store: "Store", rollout: RolloutObject, topic: WorkloadTopic) -> Ite
     for key in sorted(store.interests.of(topic)):
         other = store.rollout(key)
         if other is not None and other.uid != rollout.uid:
-            yield Rival(other.name, other.uid, _ELDEST if isinstance(other, Unreadable) else other.created)
+            created = _ELDEST if isinstance(other, Unreadable) else other.created
+            yield Rival(other.name, other.uid, created, adopted=FINALIZER in other.finalizers)
 
 
 def _budgets(
