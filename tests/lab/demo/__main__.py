@@ -22,7 +22,12 @@ from lab.toolchain import ToolchainError, ensure_control_plane
 def main(argv: Sequence[str] | None = None) -> int:
     """Play; return 0 if all checks hold, 1 if not or if something could not be brought up, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m lab.demo", description=__doc__)
-    parser.add_argument("--keep", action="store_true", help="leave everything up at the end, until Ctrl-C")
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        default=os.environ.get("KEEP", "") not in {"", "0"},  # how `make demo KEEP=1` passes it on
+        help="leave everything up at the end, until Ctrl-C [KEEP=1]",
+    )
     options = parser.parse_args(argv)
     terminal = sys.stdout.isatty()
     console = Console(width=None if terminal else PLAIN_WIDTH, highlight=False)
