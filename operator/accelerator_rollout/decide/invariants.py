@@ -565,7 +565,8 @@ def _gated_source(case: _Case, template: Template) -> bool:
 
 def _conflict(case: _Case) -> bool:
     me = case.rollout
-    return any((r.created, r.uid) < (me.created, me.uid) for r in case.snapshot.rivals)
+    mine = (me.created, FINALIZER not in me.finalizers, me.uid)  # of one age: the one that has begun, then the UID
+    return any((r.created, not r.adopted, r.uid) < mine for r in case.snapshot.rivals)
 
 
 def _leaves(case: _Case) -> bool:
