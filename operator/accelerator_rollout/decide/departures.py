@@ -15,6 +15,7 @@ from accelerator_rollout.api.models import (
     Cause,
     HeldClaim,
     HeldDevice,
+    Proof,
     Replacement,
     Stage,
     StageEntry,
@@ -169,7 +170,8 @@ def match(entries: Iterable[Replacement], snapshot: Snapshot, now: datetime) -> 
             continue
         heir = _heir(entry, free, snapshot)
         if heir is None:
-            result.append(entry)
+            if not _held_nothing(entry, snapshot):
+                result.append(entry)
         else:
             free.remove(heir)
             result.append(_linked(entry, heir))
@@ -184,6 +186,14 @@ def _was_open(entry: Replacement, snapshot: Snapshot) -> bool:
     if seen:
         return any(not gated(p) for p in seen)
     return entry.stage in (Stage.SCHEDULING, Stage.PREPARING, Stage.WARMING_UP, Stage.SOAKING, Stage.DONE)
+
+
+def _held_nothing(entry: Replacement, snapshot: Snapshot) -> bool:
+    """Whether nothing hangs on the entry: a gated pod that we replaced, whose predecessor waits for the next one."""
+    if any(claim.devices for claim in entry.claims):
+        return False
+    gone = next((v.pod for v in snapshot.vanished if v.pod.uid == entry.pod_uid), None)
+    return entry.proof is Proof.NEVER_BOUND or (gone is not None and not gone.bound)
 
 
 def _has_left(entry: Replacement, pods: dict[str, PodRecord]) -> bool:

@@ -87,7 +87,7 @@ def _victim(
         followers = [p for p in broken if any(a.entry.replacement_pod_uid == p.uid for a in in_flight)]
         pool = followers or broken
         victim = _stick(pool, chosen) or driver.choose(tuple(pool))
-        others = [a for a in in_flight if not _set_free_by(victim, a, driver)]
+        others = [a for a in in_flight if not _waits_for_us(a, victim, broken, driver)]
         return _busy(others) if len(others) >= MAX_UNAVAILABLE else victim
     if in_flight:
         return _busy(in_flight)
@@ -108,10 +108,13 @@ def _stick(pool: Iterable[PodRecord], chosen: set[str]) -> PodRecord | None:
     return next((p for p in pool if p.uid in chosen), None)
 
 
-def _set_free_by(victim: PodRecord, a: Appraisal, driver: Driver) -> bool:
-    """Whether replacing `victim` is what this replacement waits for: its own bad successor, or the pod before it."""
+def _waits_for_us(a: Appraisal, victim: PodRecord, broken: list[PodRecord], driver: Driver) -> bool:
+    """Whether this replacement cannot end by itself: its successor is to be replaced, or comes after `victim`.
+
+    Two that crashed under a bad image would otherwise wait for each other, whatever the next image is.
+    """
     if a.entry.replacement_pod_uid:
-        return a.entry.replacement_pod_uid == victim.uid
+        return any(a.entry.replacement_pod_uid == p.uid for p in broken)
     return not a.unreleased and driver.holds_up(victim, a.entry.pod_name)
 
 

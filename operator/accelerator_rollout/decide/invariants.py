@@ -474,15 +474,30 @@ def _costs(case: _Case, victim: PodRecord) -> Iterator[Violation]:
             yield Violation(Promise.NO_SECOND_DOWN, text)
         return
     flying = [d for d in case.departures if d.entry is None or not case.finished(d.entry)]
-    # Its own predecessor is no second replacement; nor is one whose successor the controller only makes once the
-    # pods before it are healthy (an ordered StatefulSet): replacing this pod is what sets it free.
-    flying = [d for d in flying if not (d.entry and d.entry.replacement_pod_uid == victim.uid)]
-    flying = [d for d in flying if not _waits_for(case, d, victim)]
-    flying = [d for d in flying if d.entry is not None or case.allocated(d) or case.unproven(d)]
+    # One that cannot end by itself is no second replacement: its successor is down and to be replaced as well, or
+    # is only made once the pods before it are healthy (an ordered StatefulSet).
+    flying = [d for d in flying if not _to_be_replaced(case, d) and not _waits_for(case, d, victim)]
+    flying = [d for d in flying if _awaited(case, d) or case.allocated(d) or case.unproven(d)]
     if len(flying) >= _MAX_DOWN:
         names = ", ".join(d.label for d in flying)
         text = f"pod {victim.name} is replaced while the replacement of {names} is in flight"
         yield Violation(Promise.NO_SECOND_DOWN, text)
+
+
+def _awaited(case: _Case, departure: _Departure) -> bool:
+    """Whether a successor may still come: not if the one that got the devices has left in its turn, nor for nothing."""
+    entry = departure.entry
+    if entry is None or (departure.pod is not None and not departure.pod.bound):
+        return False
+    passed_on = entry.released_at is not None and bool(entry.replacement_pod_uid)
+    return not passed_on or entry.replacement_pod_uid in {p.uid for p in case.live}
+
+
+def _to_be_replaced(case: _Case, departure: _Departure) -> bool:
+    identity = departure.entry.id if departure.entry else departure.uid
+    known = (*case.rollout.status.replacements, *case.plan.status.replacements)
+    successors = {e.replacement_pod_uid for e in known if e.id == identity}
+    return any(p.uid in successors and case.down(p) and not case.at_target(p) for p in case.live)
 
 
 def _waits_for(case: _Case, departure: _Departure, victim: PodRecord) -> bool:
@@ -565,7 +580,11 @@ def _gated_source(case: _Case, template: Template) -> bool:
 
 def _conflict(case: _Case) -> bool:
     me = case.rollout
-    mine = (me.created, FINALIZER not in me.finalizers, me.uid)  # of one age: the one that has begun, then the UID
+    mine = (
+        me.created,
+        FINALIZER not in me.finalizers,
+        me.uid,
+    )  # of one age: the one that has begun, then the UID
     return any((r.created, not r.adopted, r.uid) < mine for r in case.snapshot.rivals)
 
 

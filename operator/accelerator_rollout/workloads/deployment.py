@@ -217,8 +217,11 @@ class DeploymentDriver:
         if not spec.managed:
             actions.append(ManageDeployment(spec.name, spec.uid))
         if self.complete():
-            if spec.paused and spec.parked is not None:
+            # Also where a person has resumed it: left behind, the annotation would make their next pause look like ours.
+            if spec.parked is not None:
                 actions.append(UnpauseDeployment(spec.name, spec.uid, ""))
+        elif spec.paused and spec.parked is not None and self._unborn():
+            actions.append(UnpauseDeployment(spec.name, spec.uid, ""))
         elif not spec.paused:
             if self._step_taken():
                 actions.append(PauseDeployment(spec.name, spec.uid, ParkReason.STEP_TAKEN))
@@ -267,6 +270,11 @@ class DeploymentDriver:
         """Whether the new ReplicaSet has grown and its gated pod exists, so that a pause takes nothing back."""
         grown = sum(r.replicas for r in self.replica_sets) >= self.deployment.replicas
         return grown and any(GATE in p.gates and p.live and self.updated(p) for p in self.pods)
+
+    def _unborn(self) -> bool:
+        """Whether there is nothing to replace yet: a paused Deployment makes no ReplicaSet, and so never a pod."""
+        none_left = not self._old() and not any(p.live for p in self.pods)
+        return self._new() is None and none_left
 
     def _untouched(self) -> bool:
         """Whether the old ReplicaSets still hold every replica: no step has begun, so a pause undoes none."""

@@ -18,6 +18,7 @@ from accelerator_rollout.decide.actions import (
 )
 from accelerator_rollout.decide.snapshot import Freshness, GateProbe, GateSource, Refused, Rival
 from accelerator_rollout.names import GATE_LABEL, GATE_LABEL_VALUE
+from accelerator_rollout.records import Phase
 from builders import (
     NAME,
     NEW,
@@ -205,10 +206,24 @@ def test_a_bad_successor_is_replaced_in_its_turn(kind: str) -> None:
             stage=Stage.PREPARING,
         )
     )
-    world.put(pod("worker-2", bad, kind=kind, ready=False, phase="Pending"), device(2))
+    world.put(pod("worker-2", bad, kind=kind, ready=False, phase=Phase.PENDING), device(2))
     if kind == "Deployment":
         world.sets = [replica_set(OLD, 2), replica_set(bad, 1, 0)]
     assert victims(world) == ["p-worker-2"]
+
+
+@BOTH
+def test_two_that_left_under_a_bad_image_do_not_wait_for_each_other(kind: str) -> None:
+    world = running(kind)
+    bad = "bad-digest-0000"
+    for name in ("worker-1", "worker-2"):
+        before = pod(name, uid=f"first-{name}")
+        facts = {"replacement_pod_uid": f"p-{name}", "released_at": at(-9), "stage": Stage.PREPARING}
+        world.remember(entry(before, device(name[-1]), **facts))
+        world.put(pod(name, bad, kind=kind, ready=False, phase=Phase.PENDING), device(name[-1]))
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 1), replica_set(bad, 2, 0)]
+    assert victims(world) == ["p-worker-1"]
 
 
 @BOTH

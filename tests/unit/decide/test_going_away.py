@@ -1,0 +1,93 @@
+"""Our object is being deleted: nothing of ours stays behind, and nobody is stranded at our gate."""
+
+import pytest
+
+from accelerator_rollout.decide.actions import OpenGate, RemoveFinalizer, UnmanageDeployment
+from accelerator_rollout.decide.outcome import EventType
+from accelerator_rollout.decide.snapshot import Freshness, Rival
+from builders import EXTRA, GRACE, NAME, NEW, OLD, World, at, gated_pod, replica_set, running
+
+BOTH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+LEAVE = RemoveFinalizer(f"arol-{NAME}")
+UNMANAGE = UnmanageDeployment(NAME, f"d-{NAME}")
+
+
+def deleted(kind: str, *, vanished: bool) -> World:
+    """Deleted in mid-step: `worker-2` has left, in order or (vanished) without a word; its successor is gated."""
+    world = running(kind)
+    world.recorded("worker-2", 2, vanished_at=at(0) if vanished else None)
+    if not vanished:
+        world.end("worker-2")
+    world.vanish("worker-2")
+    world.put(gated_pod("worker-2", kind=kind))
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 2), replica_set(NEW, 1, 0)]
+    world.deletion = at(0)
+    return world
+
+
+@BOTH
+def test_at_rest_we_leave_at_once(kind: str) -> None:
+    world = running(kind, digest=NEW)
+    world.deletion = at(0)
+    assert world.actions() == ((UNMANAGE, LEAVE) if kind == "Deployment" else (LEAVE,))
+
+
+@BOTH
+def test_a_gate_opens_first_and_we_leave_afterwards(kind: str) -> None:
+    world = deleted(kind, vanished=False)
+    assert world.actions() == (OpenGate("worker-2", "q-worker-2", "p-worker-2"),)
+    world.change("worker-2", gates=())
+    assert world.actions()[-1] == LEAVE
+
+
+@BOTH
+def test_an_unproven_release_is_waited_for_and_no_longer(kind: str) -> None:
+    world = deleted(kind, vanished=True)
+    decided = world.plan(at(GRACE + EXTRA - 1))
+    assert (decided.actions, decided.next_due) == ((), at(GRACE + EXTRA))
+
+
+def test_after_the_wait_the_gate_opens_with_a_warning() -> None:
+    world = deleted("StatefulSet", vanished=True)
+    del world.nodes["node-2"]  # so that no wait ever proves anything
+    decided = world.plan(at(GRACE + EXTRA))
+    assert decided.actions == (OpenGate("worker-2", "q-worker-2", "p-worker-2"),)
+    assert [(n.type, n.reason) for n in decided.notices] == [(EventType.WARNING, "OpenedWithoutProof")]
+
+
+@BOTH
+def test_no_pod_is_replaced_any_more(kind: str) -> None:
+    world = running(kind)
+    world.deletion = at(0)
+    names = {type(a).__name__ for a in world.actions()}
+    assert names <= {"UnmanageDeployment", "RemoveFinalizer"}
+
+
+@BOTH
+def test_a_workload_that_is_gone_keeps_nobody(kind: str) -> None:
+    world = running(kind)
+    world.deletion = at(0)
+    world.workload = None
+    assert world.actions() == (LEAVE,)
+
+
+@BOTH
+def test_the_younger_of_two_objects_leaves_the_workload_to_the_older(kind: str) -> None:
+    world = deleted(kind, vanished=False)
+    world.rivals.append(Rival("elder", "e", at(-2000)))
+    assert world.actions() == (LEAVE,)
+
+
+@BOTH
+def test_without_our_finalizer_there_is_nothing_left_to_do(kind: str) -> None:
+    world = deleted(kind, vanished=False)
+    world.finalizers = ("other.example.com/f",)
+    assert world.actions() == ()
+
+
+@BOTH
+def test_an_unknown_world_is_not_left(kind: str) -> None:
+    world = deleted(kind, vanished=False)
+    world.freshness = Freshness.STALE
+    assert world.actions() == ()
