@@ -10,8 +10,8 @@ from accelerator_rollout.clock import Clock
 from accelerator_rollout.decide.outcome import EventType, Notice
 from accelerator_rollout.errors import ActError
 from accelerator_rollout.names import GATE
+from accelerator_rollout.observe.errors import ProjectionError
 from accelerator_rollout.observe.kinds import Kind
-from accelerator_rollout.observe.project import ProjectionError
 from accelerator_rollout.observe.project import pod as parse_pod
 from accelerator_rollout.observe.project import rollout as parse_rollout
 from accelerator_rollout.records import Owner, PodRecord

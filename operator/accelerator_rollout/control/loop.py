@@ -16,8 +16,8 @@ from accelerator_rollout.decide.disruption import RETRY_SECONDS
 from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.snapshot import GateProbe, GateSource, Refused, Snapshot
 from accelerator_rollout.errors import ActError, ConflictError, GoneError, UnavailableError
+from accelerator_rollout.observe.errors import ProjectionError
 from accelerator_rollout.observe.interests import Key
-from accelerator_rollout.observe.project import ProjectionError
 from accelerator_rollout.observe.store import Store
 
 _log = logging.getLogger(__name__)

@@ -4,6 +4,8 @@ ObserveError
 ├── NoClusterError     no credentials, or nobody answers: nothing can be observed
 ├── NotServedError     the cluster does not serve a kind that we cannot do without
 ├── NotAllowedError    the API server refuses us a list or a watch
+├── NotWatchedError    events of a kind do not reach us
+├── ProjectionError    an object whose meaning is not clear to us
 └── ReadError          one read failed; the next may succeed
     └── NotFoundError  what was asked for does not exist
 """
@@ -23,6 +25,19 @@ class NotServedError(ObserveError):
 
 class NotAllowedError(ObserveError):
     """The API server refuses us a list or a watch."""
+
+
+class NotWatchedError(ObserveError):
+    """Events of a kind do not reach us."""
+
+
+class ProjectionError(ObserveError):
+    """An object whose meaning is not clear to us."""
+
+    def __init__(self, kind: str, namespace: str, name: str, uid: str, why: str) -> None:
+        where = f"{namespace}/{name}" if namespace else name
+        super().__init__(f"{kind} {where} cannot be read: {why}")
+        self.kind, self.namespace, self.name, self.uid, self.why = kind, namespace, name, uid, why
 
 
 class ReadError(ObserveError):

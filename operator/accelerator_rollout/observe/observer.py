@@ -27,10 +27,11 @@ _ENDING: Final = 1.5  # seconds that Kopf's tasks get to end; nothing of theirs 
 
 @dataclass(frozen=True, slots=True)
 class ObserverSettings:
-    """How to reach the cluster, and how often to compare the store with it (seconds)."""
+    """How to reach the cluster; how often to compare the store with it, and when to begin all watches anew (seconds)."""
 
     load: LoadConfiguration = field(default_factory=configuration_from)
     resync_period: float = 60.0
+    stuck_after: float = 60.0
 
 
 class Observer:
@@ -52,7 +53,6 @@ class Observer:
         self._counted = counted
         self._resync: Resync | None = None
         self._served: tuple[Served, ...] = ()
-        self._logins = Patience(1.0, 30.0)
         self.events: dict[Kind, int] = dict.fromkeys(Kind, 0)
 
     @property
@@ -76,12 +76,11 @@ class Observer:
         self.events[kind] += 1
         try:
             keys = self._store.apply(kind, event["type"], event["object"])
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it was, the next comparison repairs it
             # Kopf would drop it silently; what we made of this object is in doubt until the next comparison.
             _log.exception("An event of %s could not be taken in; comparing the store with the cluster", kind)
             self._store.missed(kind)
-            if self._resync:
-                self._resync.soon()
+            self._compare_soon()
             return
         self._wake(keys)
 
@@ -91,6 +90,7 @@ class Observer:
         SIGINT and SIGTERM call `on_signal`, or set `stop` without one: Kopf takes both signals for itself, and this
         gives them back.
         """
+        _take_signals(on_signal or stop.set)
         reader = Reader(self._settings.load, trace=counting(self._counted))
         try:
             self._served = await reader.discover()
@@ -100,15 +100,16 @@ class Observer:
                 reader,
                 self._served,
                 self._wake,
-                self._store.now,
+                streams.all_watching,
                 period=self._settings.resync_period,
             )
             streams.on_watching = self._store.watched_from
             streams.on_gap = self._lost_place
+            streams.on_broken = lambda _: self._compare_soon()
             await self._resync.fill()
             tasks = {
-                asyncio.create_task(self._watch(streams, on_signal or stop.set), name="watches"),
-                asyncio.create_task(self._compare(streams, self._resync), name="resync"),
+                asyncio.create_task(self._watch(streams, reader, on_signal or stop.set), name="watches"),
+                asyncio.create_task(self._resync.run(), name="resync"),
                 asyncio.create_task(stop.wait(), name="until stopped"),
             }
             try:
@@ -129,24 +130,24 @@ class Observer:
     def _lost_place(self, kind: Kind) -> None:
         _log.info("The watch of %s starts anew; comparing the store with the cluster", kind)
         self._store.missed(kind)
+        self._compare_soon()
+
+    def _compare_soon(self) -> None:
         if self._resync:
             self._resync.soon()
 
-    async def _compare(self, streams: Streams, resync: Resync) -> None:
-        # What went between our first list and the watches' own is in neither: only a list after both shows it.
-        await streams.all_watching()
-        await resync.run()
-
-    async def _watch(self, streams: Streams, on_signal: Callable[[], None]) -> None:
-        """Run Kopf, and again should it end: it gives up on errors that it does not know."""
+    async def _watch(self, streams: Streams, reader: Reader, on_signal: Callable[[], None]) -> None:
+        """Run Kopf, and again should it end or get stuck: it gives up on errors that it does not know."""
         again = Patience(1.0, 30.0)
         while True:
             await again.wait()
-            await self._run_kopf(streams, on_signal)
+            await self._run_kopf(streams, reader, on_signal)
 
-    async def _run_kopf(self, streams: Streams, on_signal: Callable[[], None]) -> None:
+    async def _run_kopf(self, streams: Streams, reader: Reader, on_signal: Callable[[], None]) -> None:
+        logins = Patience(1.0, 30.0)
+
         async def session() -> kopf.AiohttpSession:
-            await self._logins.wait()  # a login that keeps being refused is repeated without pause by Kopf
+            await logins.wait()  # a login that keeps being refused is repeated without pause by Kopf
             try:
                 found = await self._settings.load()
             except ObserveError as error:
@@ -161,7 +162,9 @@ class Observer:
             standalone=True,
             clusterwide=True,
         )
-        _take_back_signals(on_signal)
+        _take_signals(on_signal)
+        stuck = asyncio.create_task(self._stuck(streams, reader), name="a kind is not watched for too long")
+        tasks = [*tasks, stuck]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -173,9 +176,30 @@ class Observer:
             _, pending = await asyncio.wait(tasks, timeout=_ENDING)
             for task in pending:
                 _log.warning("%s did not end in time", task.get_name())
+            streams.all_end()
+
+    async def _stuck(self, streams: Streams, reader: Reader) -> None:
+        """Return when some kind was not watched for too long although the API server is there.
+
+        Kopf stops watching a kind that was away for a moment. Through an outage it keeps its places, so we leave it.
+        """
+        loop = asyncio.get_running_loop()
+        stood = loop.time()
+        while loop.time() - stood < self._settings.stuck_after:
+            await asyncio.sleep(min(5.0, self._settings.stuck_after / 4))
+            if not streams.unwatched or not await _answers(reader):
+                stood = loop.time()
 
 
-def _take_back_signals(on_signal: Callable[[], None]) -> None:
+async def _answers(reader: Reader) -> bool:
+    try:
+        await reader.get("/version")
+    except ObserveError:
+        return False
+    return True
+
+
+def _take_signals(on_signal: Callable[[], None]) -> None:
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, on_signal)

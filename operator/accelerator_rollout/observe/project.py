@@ -19,6 +19,7 @@ from accelerator_rollout.names import (
     MANAGED_LABEL_VALUE,
     PARKED_ANNOTATION,
 )
+from accelerator_rollout.observe.errors import ProjectionError
 from accelerator_rollout.observe.kinds import SOURCES, Kind
 from accelerator_rollout.records import (
     BudgetRecord,
@@ -63,15 +64,6 @@ _HASH_LABEL: Final = "pod-template-hash"
 _REVISION_LABEL: Final = "controller-revision-hash"
 _DEFAULT_GRACE: Final = 30  # seconds, as the API server defaults it
 _NOBODY: Final = (SelectorTerm(key="", operator="In"),)  # no value satisfies it
-
-
-class ProjectionError(Exception):
-    """An object whose meaning is not clear to us."""
-
-    def __init__(self, kind: str, namespace: str, name: str, uid: str, why: str) -> None:
-        where = f"{namespace}/{name}" if namespace else name
-        super().__init__(f"{kind} {where} cannot be read: {why}")
-        self.kind, self.namespace, self.name, self.uid, self.why = kind, namespace, name, uid, why
 
 
 class _UnclearError(ValueError):

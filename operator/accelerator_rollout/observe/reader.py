@@ -17,8 +17,9 @@ from accelerator_rollout.observe.errors import (
 from accelerator_rollout.observe.kinds import SOURCES, Kind, Served
 from accelerator_rollout.observe.login import LoadConfiguration, open_session
 
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=30)
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=30, sock_connect=5, sock_read=10)
 _CHUNK: Final = 500
+_METADATA_CHUNK: Final = 1000  # about a megabyte, and 10 ms to parse
 _JSON: Final = "application/json"
 _METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
@@ -80,7 +81,7 @@ class Reader:
 
     async def pages(self, served: Served, *, metadata_only: bool = False) -> AsyncIterator[Page]:
         """Yield all objects of a kind, some hundred at a time."""
-        params = {"limit": str(_CHUNK)}
+        params = {"limit": str(_METADATA_CHUNK if metadata_only else _CHUNK)}
         accept = _METADATA if metadata_only else _JSON
         while True:
             found = await self.get(served.path(), params, accept=accept)

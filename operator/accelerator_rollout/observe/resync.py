@@ -6,13 +6,13 @@ list lacks. Lists of metadata are enough for that. A quiet watch says nothing ab
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from accelerator_rollout.decide.snapshot import Freshness
-from accelerator_rollout.observe.errors import NotFoundError, ObserveError
+from accelerator_rollout.observe.errors import NotFoundError, NotWatchedError, ObserveError
 from accelerator_rollout.observe.interests import Key
 from accelerator_rollout.observe.kinds import Kind, Served
 from accelerator_rollout.observe.login import Patience
@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 _LAG: Final = 3.0  # seconds
 _LAG_STEP: Final = 0.25
 _GET_AT_MOST: Final = 200  # objects; beyond that one list is cheaper
+_SETTLING: Final = 5.0  # seconds that watches get to stand again after they broke
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,11 @@ class _Listed:
 
 
 class Resync:
-    """Fills the store once, then compares it every `period` seconds and whenever a watch had to start anew."""
+    """Fills the store once, then compares it every `period` seconds and whenever a watch breaks or starts anew.
+
+    `wake` is told whom a repair concerns. `watching` returns, after at most so many seconds, the kinds that are not
+    watched: a list shows one moment, and without a watch we would not see the next.
+    """
 
     def __init__(
         self,
@@ -54,12 +59,13 @@ class Resync:
         reader: Reader,
         served: Collection[Served],
         wake: Callable[[Collection[Key]], None],
-        now: Callable[[], datetime],
+        watching: Callable[[float], Awaitable[Collection[Kind]]],
         *,
         period: float = 60.0,
     ) -> None:
         self._store, self._reader, self._served = store, reader, served
-        self._wake, self._now, self._period = wake, now, period
+        self._wake, self._watching, self._period = wake, watching, period
+        self._now = store.now
         self._soon = asyncio.Event()
         self._agreed_at: datetime | None = None
         self._problem = "the first lists are not in yet"
@@ -87,15 +93,23 @@ class Resync:
     async def run(self) -> None:
         """Compare for ever."""
         patience = Patience(1.0, 10.0)
+        failed = False
         while True:
             self._soon.clear()
             try:
+                # What went between our first list and the watches' own is in neither: only a list after both shows it.
+                if unwatched := await self._watching(_SETTLING):
+                    await self._reader.get("/version")  # if nobody answers, that is what to say
+                    raise NotWatchedError(f"no watch stands of {', '.join(unwatched)}")
                 await self.compare()
             except ObserveError as error:
-                self._doubt(str(error))
+                if failed or isinstance(error, NotWatchedError):  # one request may fail; two are an outage
+                    self._doubt(str(error))
+                failed = True
                 await patience.wait()
-                continue
-            await self._pause()
+            else:
+                failed = False
+                await self._pause()
 
     async def _pause(self) -> None:
         try:

@@ -17,6 +17,7 @@ from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.names import GATE
 from accelerator_rollout.observe import snapshots
 from accelerator_rollout.observe.departures import Departures, tells_more
+from accelerator_rollout.observe.errors import ProjectionError
 from accelerator_rollout.observe.interests import (
     AnyWorkloadTopic,
     ClaimTopic,
@@ -31,7 +32,7 @@ from accelerator_rollout.observe.interests import (
 )
 from accelerator_rollout.observe.kinds import SOURCES, Kind
 from accelerator_rollout.observe.lineage import Lineage
-from accelerator_rollout.observe.project import KUBELET_MANAGERS, ProjectionError, Raw, Record, project
+from accelerator_rollout.observe.project import KUBELET_MANAGERS, Raw, Record, project
 from accelerator_rollout.observe.tables import Table
 from accelerator_rollout.records import (
     BudgetRecord,
@@ -243,9 +244,8 @@ class Store:
             return NOBODY
         before = workload_of(old) if old else None
         if new is None:
-            successor = self.rollouts.named(*key)  # recreated before we saw this one go
-            if successor is not None:
-                return frozenset({key})
+            new = self.rollouts.named(*key)  # recreated before we saw this one go
+        if new is None:
             self.interests.drop(key)
         else:
             self.interests.put(key, self.rollouts.named(*key) or new, self.now())
@@ -468,6 +468,6 @@ def _devices_made_out(kind: Kind, raw: Raw) -> tuple[tuple[str, str, str], ...]:
             return tuple((r.get("driver") or "", r.get("pool") or "", r.get("device") or "") for r in results)
         if kind is Kind.SLICES:
             return ((raw["spec"].get("driver") or "", (raw["spec"].get("pool") or {}).get("name") or "", ""),)
-        return anything if kind is Kind.TAINT_RULES else ()
     except (AttributeError, KeyError, TypeError):
         return anything
+    return anything if kind is Kind.TAINT_RULES else ()

@@ -17,59 +17,101 @@ Counted = Callable[[str, str], None]
 
 
 class Streams:
-    """Since when each kind is watched without a gap."""
+    """Since when each kind is watched without a gap, and which kinds are not watched right now."""
 
     def __init__(self, served: Iterable[Served], now: Callable[[], datetime]) -> None:
         self._kinds = {one.path(): one.kind for one in served}
         self._now = now
         self._listed: dict[Kind, datetime] = {}
-        self._watching: dict[Kind, datetime] = {}
+        self._watched: set[Kind] = set()  # without a gap since the last list
+        self._broken: set[Kind] = set(self._kinds.values())  # no watch stands
         self._all = asyncio.Event()
         self.on_gap: Callable[[Kind], None] = lambda _: None
+        self.on_broken: Callable[[Kind], None] = lambda _: None
         self.on_watching: Callable[[Kind, datetime], None] = lambda _kind, _since: None
 
-    async def all_watching(self) -> None:
-        """Return once every kind is watched."""
-        await self._all.wait()
+    @property
+    def unwatched(self) -> tuple[Kind, ...]:
+        """The kinds of which no event would reach us now."""
+        return tuple(kind for kind in self._kinds.values() if kind in self._broken)
 
-    def waiting(self) -> tuple[Kind, ...]:
-        """Return the kinds that are not watched yet."""
-        return tuple(kind for kind in self._kinds.values() if kind not in self._watching)
+    async def all_watching(self, within: float) -> tuple[Kind, ...]:
+        """Return once every kind is watched; after `within` seconds, return those that are not."""
+        try:
+            async with asyncio.timeout(within):
+                await self._all.wait()
+        except TimeoutError:
+            return self.unwatched
+        return ()
 
-    def started(self, path: str, *, watch: bool, more: bool) -> None:
-        """Take note that a request for a collection goes out; `more` means not the first chunk of a list."""
+    def list_begins(self, path: str) -> None:
+        """Take note that a list is asked for: the watch before it, if any, has lost its place."""
         kind = self._kinds.get(path)
-        if kind is None or watch or more:
+        if kind is None:
             return
-        self._listed[kind] = self._now()
-        if self._watching.pop(kind, None) is not None:
-            self._all.clear()
+        self._breaks(kind)
+        if kind in self._watched:
+            self._watched.discard(kind)
             self.on_gap(kind)
 
-    def answered(self, path: str, *, watch: bool) -> None:
+    def listed(self, path: str) -> None:
+        """Take note that the first chunk of a list is here: the watch will begin at a moment before now."""
+        kind = self._kinds.get(path)
+        if kind is not None:
+            self._listed[kind] = self._now()
+
+    def watch_stands(self, path: str) -> None:
         """Take note that a watch was accepted."""
         kind = self._kinds.get(path)
-        if kind is None or not watch or kind in self._watching:
+        if kind is None:
             return
-        self._watching[kind] = since = self._listed.get(kind, self._now())
-        self.on_watching(kind, since)
-        if not self.waiting():
+        if kind not in self._watched:
+            self._watched.add(kind)
+            self.on_watching(kind, self._listed.get(kind, self._now()))
+        self._broken.discard(kind)
+        if not self._broken:
             self._all.set()
+
+    def watch_fails(self, path: str) -> None:
+        """Take note that a watch was refused, or that nobody answered. Its place is not lost by that."""
+        kind = self._kinds.get(path)
+        if kind is not None and kind not in self._broken:
+            self._breaks(kind)
+            self.on_broken(kind)
+
+    def all_end(self) -> None:
+        """Take note that nothing is watched any more."""
+        for kind in self._kinds.values():
+            self._breaks(kind)
+
+    def _breaks(self, kind: Kind) -> None:
+        self._broken.add(kind)
+        self._all.clear()
 
     def trace(self, counted: Counted) -> aiohttp.TraceConfig:
         """Return what an HTTP session needs so that its requests come to our notice and are counted."""
         config = counting(counted)
 
         async def on_start(_: object, __: SimpleNamespace, params: aiohttp.TraceRequestStartParams) -> None:
-            query = params.url.query
-            self.started(params.url.path, watch="watch" in query, more="continue" in query)
+            if "watch" not in params.url.query and "continue" not in params.url.query:
+                self.list_begins(params.url.path)
 
         async def on_end(_: object, __: SimpleNamespace, params: aiohttp.TraceRequestEndParams) -> None:
-            if params.response.status == 200:
-                self.answered(params.url.path, watch="watch" in params.url.query)
+            path, query, accepted = params.url.path, params.url.query, params.response.status == 200
+            if "watch" in query:
+                (self.watch_stands if accepted else self.watch_fails)(path)
+            elif accepted and "continue" not in query:
+                self.listed(path)
+
+        async def on_exception(
+            _: object, __: SimpleNamespace, params: aiohttp.TraceRequestExceptionParams
+        ) -> None:
+            if "watch" in params.url.query:
+                self.watch_fails(params.url.path)
 
         config.on_request_start.append(on_start)
         config.on_request_end.append(on_end)
+        config.on_request_exception.append(on_exception)
         return config
 
 

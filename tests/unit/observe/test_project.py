@@ -9,15 +9,16 @@ import pytest
 
 from accelerator_rollout.api.models import RolloutObject, Unreadable
 from accelerator_rollout.observe import project as p
+from accelerator_rollout.observe.errors import ProjectionError
 from accelerator_rollout.observe.kinds import Kind
-from accelerator_rollout.observe.project import ProjectionError, project
+from accelerator_rollout.observe.project import project
 from accelerator_rollout.observe.snapshots import selects
 from accelerator_rollout.records import Device, DeviceUse, Owner, Phase, PodClaim
 
 from . import objects as o
 
 
-def test_a_running_pod():
+def test_a_running_pod() -> None:
     record = p.pod(o.pod("a", claims={"lpu": "a-lpu-x"}))
     assert (record.namespace, record.name, record.uid, record.node) == ("team", "a", "uid-a", "node-1")
     assert record.owner == Owner("ReplicaSet", "web-1", "uid-web-1")
@@ -28,8 +29,8 @@ def test_a_running_pod():
     assert record.bound
 
 
-def test_null_lists_and_absent_parts_are_empty():
-    raw = {"metadata": o.meta("a"), "spec": {"schedulingGates": None}, "status": None}
+def test_null_lists_and_absent_parts_are_empty() -> None:
+    raw: dict[str, Any] = {"metadata": o.meta("a"), "spec": {"schedulingGates": None}, "status": None}
     raw["metadata"]["ownerReferences"] = None
     record = p.pod(raw)
     assert record.gates == ()
@@ -38,7 +39,7 @@ def test_null_lists_and_absent_parts_are_empty():
     assert record.grace_seconds == 30
 
 
-def test_a_phase_that_we_do_not_know_is_neither_running_nor_ended():
+def test_a_phase_that_we_do_not_know_is_neither_running_nor_ended() -> None:
     record = p.pod(o.pod("a", phase="Hibernating"))
     assert record.phase is Phase.UNKNOWN
     assert not record.terminal
@@ -47,26 +48,26 @@ def test_a_phase_that_we_do_not_know_is_neither_running_nor_ended():
 @pytest.mark.parametrize(
     ("manager", "proven"), [("kubelet", True), ("kube-controller-manager", False), ("kubectl", False)]
 )
-def test_only_the_kubelets_word_ends_a_pod(manager: str, proven: bool):
+def test_only_the_kubelets_word_ends_a_pod(manager: str, proven: bool) -> None:
     record = p.pod(o.ended_by(manager, o.pod("a")))
     assert record.terminal
     assert record.kubelet_terminal is proven
     assert record.containers_terminated
 
 
-def test_a_renamed_kubelet_is_believed_when_it_is_named():
+def test_a_renamed_kubelet_is_believed_when_it_is_named() -> None:
     raw = o.ended_by("k3s-agent", o.pod("a"))
     record = project(Kind.PODS, raw, kubelet_managers=frozenset({"k3s-agent"}))
     assert record.kubelet_terminal  # type: ignore[union-attr]
 
 
-def test_a_running_phase_of_the_kubelet_is_no_end():
+def test_a_running_phase_of_the_kubelet_is_no_end() -> None:
     raw = o.ended_by("kubelet", o.pod("a"))
     raw["status"]["phase"] = "Running"
     assert not p.pod(raw).kubelet_terminal
 
 
-def test_a_phase_owned_outside_the_status_subresource_is_no_proof():
+def test_a_phase_owned_outside_the_status_subresource_is_no_proof() -> None:
     raw = o.ended_by("kubelet", o.pod("a"))
     del raw["metadata"]["managedFields"][0]["subresource"]
     assert not p.pod(raw).kubelet_terminal
@@ -85,13 +86,13 @@ def test_a_phase_owned_outside_the_status_subresource_is_no_proof():
         ("", "Pending", [], True),  # there never was a container
     ],
 )
-def test_whether_anything_of_the_pod_runs(node: str, phase: str, states: list[Any], ended: bool):
+def test_whether_anything_of_the_pod_runs(node: str, phase: str, states: list[Any], ended: bool) -> None:
     statuses = [{"name": str(i), "state": state} for i, state in enumerate(states)]
     raw = o.pod("a", node=node, phase=phase, status={"containerStatuses": statuses})
     assert p.pod(raw).containers_terminated is ended
 
 
-def test_an_end_by_pod_garbage_collection_is_marked():
+def test_an_end_by_pod_garbage_collection_is_marked() -> None:
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
     assert p.pod(o.pod("a", status={"conditions": [condition]})).by_pod_gc
     assert not p.pod(
@@ -99,7 +100,7 @@ def test_an_end_by_pod_garbage_collection_is_marked():
     ).by_pod_gc
 
 
-def test_why_a_pod_waits():
+def test_why_a_pod_waits() -> None:
     status = {
         "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"},
@@ -117,7 +118,7 @@ def test_why_a_pod_waits():
     assert record.ready_since is None
 
 
-def test_claims_of_a_pod_by_name_by_template_and_for_extended_resources():
+def test_claims_of_a_pod_by_name_by_template_and_for_extended_resources() -> None:
     raw = o.pod(
         "a", claims={"lpu": None}, status={"extendedResourceClaimStatus": {"resourceClaimName": "a-ext"}}
     )
@@ -133,18 +134,18 @@ def test_claims_of_a_pod_by_name_by_template_and_for_extended_resources():
 
 
 @pytest.mark.parametrize(("value", "cost"), [("-10", -10), ("7", 7), ("many", 0), (None, 0)])
-def test_deletion_cost(value: str | None, cost: int):
+def test_deletion_cost(value: str | None, cost: int) -> None:
     annotations = {"controller.kubernetes.io/pod-deletion-cost": value} if value else None
     assert p.pod(o.pod("a", annotations=annotations)).deletion_cost == cost
 
 
-def test_only_a_claim_without_allocation_holds_nothing():
+def test_only_a_claim_without_allocation_holds_nothing() -> None:
     assert p.claim(o.claim("c")).uses is None
     empty = o.claim("c") | {"status": {"allocation": {}}}
     assert p.claim(empty).uses == ()
 
 
-def test_an_allocated_claim():
+def test_an_allocated_claim() -> None:
     raw = o.claim("c", pod_uid="uid-a", device="lpu-0")
     results = raw["status"]["allocation"]["devices"]["results"]
     results.append(
@@ -159,7 +160,7 @@ def test_an_allocated_claim():
     )
 
 
-def test_a_claim_of_a_pod_group_belongs_to_no_pod():
+def test_a_claim_of_a_pod_group_belongs_to_no_pod() -> None:
     raw = o.claim("c", owner=("PodGroup", "g", "uid-g"))
     assert p.claim(raw).owner_pod_uid == ""
 
@@ -167,7 +168,7 @@ def test_a_claim_of_a_pod_group_belongs_to_no_pod():
 @pytest.mark.parametrize(
     "wrap", [lambda d: d, lambda d: {"name": d["name"], "basic": {"taints": d["taints"]}}]
 )
-def test_taints_of_a_device_in_v1_and_where_v1beta1_had_them(wrap: Any):
+def test_taints_of_a_device_in_v1_and_where_v1beta1_had_them(wrap: Any) -> None:
     raw = o.resource_slice("s")
     raw["spec"]["devices"] = [wrap({"name": "lpu-0", "taints": [{"key": "k", "effect": "NoExecute"}]})]
     (device,) = p.resource_slice(raw).devices
@@ -175,14 +176,14 @@ def test_taints_of_a_device_in_v1_and_where_v1beta1_had_them(wrap: Any):
     assert [t.blocks for t in device.taints] == [True]
 
 
-def test_a_taint_rule_without_selector_taints_nothing():
+def test_a_taint_rule_without_selector_taints_nothing() -> None:
     assert not p.taint_rule(o.taint_rule("t", selector=None)).taint.blocks
     everything = p.taint_rule(o.taint_rule("t", selector={}))
     assert everything.taint.blocks
     assert (everything.driver, everything.pool, everything.device) == ("", "", "")
 
 
-def test_a_node():
+def test_a_node() -> None:
     record = p.node(o.node("node-1"))
     assert (record.boot_id, record.ready) == ("boot-1", True)
     assert not p.node(o.node("node-1", ready="Unknown")).ready
@@ -203,12 +204,12 @@ def test_a_node():
         ({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}, False),
     ],
 )
-def test_whom_a_budget_takes(selector: Any, taken: bool):
+def test_whom_a_budget_takes(selector: Any, taken: bool) -> None:
     record = p.budget(o.budget(selector=selector))
     assert selects(record.selector, {"app": "web"}) is taken
 
 
-def test_a_deployment_and_whose_pause_it_is():
+def test_a_deployment_and_whose_pause_it_is() -> None:
     raw = o.deployment()
     raw["spec"]["paused"] = True
     record = p.deployment(raw)
@@ -220,13 +221,13 @@ def test_a_deployment_and_whose_pause_it_is():
     assert (record.parked, record.managed) == ("template-changed", True)
 
 
-def test_defaults_of_a_deployment_are_those_of_the_api():
+def test_defaults_of_a_deployment_are_those_of_the_api() -> None:
     record = p.deployment({"metadata": o.meta("web"), "spec": {"template": {}}})
     assert (record.replicas, record.strategy) == (1, "RollingUpdate")
     assert (record.max_surge, record.max_unavailable) == ("25%", "25%")
 
 
-def test_a_deployment_and_its_replica_set_have_the_same_template():
+def test_a_deployment_and_its_replica_set_have_the_same_template() -> None:
     deployment, replica_set = p.deployment(o.deployment()), p.replica_set(o.replica_set())
     assert deployment.template.digest == replica_set.template_digest
     assert replica_set.revision == "abc"
@@ -235,13 +236,13 @@ def test_a_deployment_and_its_replica_set_have_the_same_template():
     assert deployment.template.gates == (o.GATE,)
 
 
-def test_a_template_without_labels_has_the_digest_of_its_copy_with_the_hash_alone():
+def test_a_template_without_labels_has_the_digest_of_its_copy_with_the_hash_alone() -> None:
     bare = o.template(labels={})
     bare["metadata"] = None
     assert p.template_digest(bare) == p.template_digest(o.template(labels={"pod-template-hash": "abc"}))
 
 
-def test_a_template_of_300_kilobytes():
+def test_a_template_of_300_kilobytes() -> None:
     big = o.template()
     big["spec"]["containers"][0]["env"] = [{"name": f"V{i}", "value": "x" * 1000} for i in range(300)]
     began = time.perf_counter()
@@ -252,7 +253,7 @@ def test_a_template_of_300_kilobytes():
     assert p.template_digest(other) != first
 
 
-def test_a_stateful_set():
+def test_a_stateful_set() -> None:
     record = p.stateful_set(o.stateful_set())
     assert (record.update_strategy, record.current_revision, record.update_revision) == (
         "OnDelete",
@@ -261,7 +262,7 @@ def test_a_stateful_set():
     )
 
 
-def test_our_own_object_readable_or_not():
+def test_our_own_object_readable_or_not() -> None:
     assert isinstance(p.rollout(o.rollout()), RolloutObject)
     newer = o.rollout()
     newer["spec"]["telepathy"] = True
@@ -295,14 +296,14 @@ def _without(raw: dict[str, Any], *path: str) -> dict[str, Any]:
         (Kind.ROLLOUTS, _without(o.rollout(), "metadata", "uid"), "uid is missing"),
     ],
 )
-def test_what_is_unclear_is_refused_by_name(kind: Kind, raw: dict[str, Any], why: str):
+def test_what_is_unclear_is_refused_by_name(kind: Kind, raw: dict[str, Any], why: str) -> None:
     with pytest.raises(ProjectionError, match=why) as refused:
         project(kind, raw)
     assert refused.value.name == raw["metadata"]["name"]
     assert refused.value.name in str(refused.value)
 
 
-def test_ten_thousand_claims_within_a_second():
+def test_ten_thousand_claims_within_a_second() -> None:
     raws = [o.claim(f"c{i}", pod_uid=f"uid-{i}", device=f"lpu-{i}") for i in range(10_000)]
     began = time.perf_counter()
     for raw in raws:
