@@ -6,7 +6,8 @@ import signal
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import kopf
 
@@ -22,6 +23,7 @@ from accelerator_rollout.observe.streams import Streams, counting
 
 _log = logging.getLogger(__name__)
 
+_KOPF: Final = str(Path(kopf.__file__).parent)
 _ENDING: Final = 1.5  # seconds that Kopf's tasks get to end; nothing of theirs is worth more
 
 
@@ -171,11 +173,8 @@ class Observer:
                 error = None if task.cancelled() else task.exception()
                 _log.error("Watching ended (%s: %r); starting it again", task.get_name(), error)
         finally:
-            for task in tasks:
-                task.cancel()
-            _, pending = await asyncio.wait(tasks, timeout=_ENDING)
-            for task in pending:
-                _log.warning("%s did not end in time", task.get_name())
+            await _end(tasks)
+            await _end(_left_by_kopf())
             streams.all_end()
 
     async def _stuck(self, streams: Streams, reader: Reader) -> None:
@@ -189,6 +188,28 @@ class Observer:
             await asyncio.sleep(min(5.0, self._settings.stuck_after / 4))
             if not streams.unwatched or not await _answers(reader):
                 stood = loop.time()
+
+
+async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    _, pending = await asyncio.wait(tasks, timeout=_ENDING) if tasks else ((), ())
+    for task in pending:
+        _log.warning("%s did not end in time", task.get_name())
+
+
+def _left_by_kopf() -> list[asyncio.Task[Any]]:
+    """Return the watchers that still run: Kopf forgets the others when one of them fails.
+
+    They would go on telling events beside those of the next run, and hold up the end of the process. Only whole
+    watchers are cancelled: one whose pause-waiter is cancelled first takes its own cancellation for a pause.
+    """
+    return [task for task in asyncio.all_tasks() if _is_guarded_by_kopf(task)]
+
+
+def _is_guarded_by_kopf(task: asyncio.Task[Any]) -> bool:
+    code = getattr(task.get_coro(), "cr_code", None)
+    return code is not None and code.co_name == "guard" and code.co_filename.startswith(_KOPF)
 
 
 async def _answers(reader: Reader) -> bool:
