@@ -57,7 +57,7 @@ class Operator:
             self.store,
             self.queue.add,
             ObserverSettings(load=load, resync_period=settings.resync_seconds),
-            counted=lambda verb, code: self.metrics.called(verb, "watched", code),
+            counted=self.metrics.called,
         )
         self.client = ApiClient(
             load,
@@ -166,7 +166,7 @@ class Operator:
             "Seconds since store and cluster were last seen to agree.",
             lambda: age(self.observer.verdict().agreed_at, utc_now()),
         )
-        m.gauge(
+        m.counter(
             "watch_missed_changes", "Changes that only a list brought.", lambda: float(self.observer.missed)
         )
         m.gauge(

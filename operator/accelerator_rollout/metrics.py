@@ -1,11 +1,13 @@
 """What the operator counts: its own registry, conventional names and units, no label for a pod or a device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, disable_created_metrics
 from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from accelerator_rollout import __version__
 from accelerator_rollout.decide.actions import Action, EvictPod
@@ -80,6 +82,10 @@ class Metrics:
         """Add a gauge that is asked when it is scraped."""
         Gauge(f"{PREFIX}_{name}", text, registry=self.registry).set_function(value)
 
+    def counter(self, name: str, text: str, value: Callable[[], float]) -> None:
+        """Add a counter that somebody else keeps and that is asked when it is scraped."""
+        self.registry.register(_Kept(f"{PREFIX}_{name}", text, value))
+
     def text(self) -> bytes:
         """Return the exposition."""
         return generate_latest(self.registry)
@@ -144,6 +150,14 @@ class Metrics:
             self._replicas.remove(*key, state)
         for shown in self._shown.pop(key, set()):
             self._conditions.remove(*key, *shown)
+
+
+class _Kept(Collector):
+    def __init__(self, name: str, text: str, value: Callable[[], float]) -> None:
+        self._name, self._text, self._value = name, text, value
+
+    def collect(self) -> Iterable[Metric]:
+        yield CounterMetricFamily(self._name, self._text, value=self._value())
 
 
 def age(since: datetime | None, now: datetime) -> float:

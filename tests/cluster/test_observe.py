@@ -150,14 +150,14 @@ class Watching:
         self.store = Store()
         self.woken: list[Key] = []
         self.stop = asyncio.Event()
-        self.calls: Counter[tuple[str, str]] = Counter()
+        self.calls: Counter[tuple[str, str]] = Counter()  # by verb and code
         self.observer = Observer(
             self.store,
             self.woken.append,
             ObserverSettings(
                 load=lambda: _configuration(wire), resync_period=period, stuck_after=stuck_after
             ),
-            counted=lambda verb, code: self.calls.update([(verb, code)]),
+            counted=lambda verb, _, code: self.calls.update([(verb, code)]),
         )
 
     async def until(self, reached: Callable[[], object], what: str, seconds: float = 20.0) -> None:

@@ -39,7 +39,7 @@ class ObserverSettings:
 class Observer:
     """Keeps `store` up to date and calls `enqueue` with every AcceleratorRollout to decide anew.
 
-    `counted` is told the verb and the status code of every request, for metrics.
+    `counted` is told the verb, the resource and the status code of every request, for metrics.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Observer:
         enqueue: Callable[[Key], None],
         settings: ObserverSettings | None = None,
         *,
-        counted: Callable[[str, str], None] = lambda _verb, _code: None,
+        counted: Callable[[str, str, str], None] = lambda _verb, _resource, _code: None,
     ) -> None:
         self._store, self._enqueue = store, enqueue
         self._settings = settings or ObserverSettings()

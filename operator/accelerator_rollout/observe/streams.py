@@ -13,7 +13,7 @@ import aiohttp
 
 from accelerator_rollout.observe.kinds import Kind, Served
 
-Counted = Callable[[str, str], None]
+Counted = Callable[[str, str, str], None]
 
 
 class Streams:
@@ -116,18 +116,30 @@ class Streams:
 
 
 def counting(counted: Counted) -> aiohttp.TraceConfig:
-    """Return what an HTTP session needs so that its requests are counted, by verb and status code."""
+    """Return what an HTTP session needs so that its requests are counted, by verb, resource and status code."""
     config = aiohttp.TraceConfig()
 
-    async def on_end(_: object, __: SimpleNamespace, params: aiohttp.TraceRequestEndParams) -> None:
+    def count(params: aiohttp.TraceRequestEndParams | aiohttp.TraceRequestExceptionParams, code: str) -> None:
         verb = "watch" if "watch" in params.url.query else params.method.lower()
-        counted(verb, str(params.response.status))
+        counted(verb, resource_in(params.url.path), code)
+
+    async def on_end(_: object, __: SimpleNamespace, params: aiohttp.TraceRequestEndParams) -> None:
+        count(params, str(params.response.status))
 
     async def on_exception(
         _: object, __: SimpleNamespace, params: aiohttp.TraceRequestExceptionParams
     ) -> None:
-        counted("watch" if "watch" in params.url.query else params.method.lower(), "error")
+        count(params, "error")
 
     config.on_request_end.append(on_end)
     config.on_request_exception.append(on_exception)
     return config
+
+
+def resource_in(path: str) -> str:
+    """Return the plural that a path of the API names; "discovery" for a path that only lists what is served."""
+    parts = path.strip("/").split("/")
+    rest = parts[3:] if parts[0] == "apis" else parts[2:]
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        rest = rest[2:]
+    return rest[0] if rest else "discovery"

@@ -27,6 +27,7 @@ from accelerator_rollout.decide.outcome import EventType, Notice, Plan
 from accelerator_rollout.decide.snapshot import Freshness, GateSource, Snapshot
 from accelerator_rollout.errors import (
     ConflictError,
+    ForbiddenError,
     GoneError,
     InvalidError,
     NotLeadingError,
@@ -279,7 +280,16 @@ async def test_one_pod_that_no_gate_can_be_opened_of_keeps_no_other_gate_closed(
     cluster.fails["open a"] = InvalidError("a webhook of the cluster refuses")
     with pytest.raises(InvalidError):
         await carry_out(cluster, told, plan_of(cluster, OPEN_A, OPEN_B))
-    assert cluster.calls == ["open a", "open b", STATUS]
+    assert cluster.calls == ["open a", "event ActionFailed", "open b", STATUS]
+
+
+async def test_a_right_that_was_taken_away_is_told_where_people_look(
+    cluster: FakeCluster, told: Told
+) -> None:
+    cluster.fails["evict web-1"] = ForbiddenError("pods/eviction is forbidden")
+    with pytest.raises(ForbiddenError):
+        await carry_out(cluster, told, plan_of(cluster, EVICT, record_first=True))
+    assert cluster.calls[-1] == "event ActionFailed"
 
 
 async def test_a_refused_eviction_is_told_to_the_next_decision(cluster: FakeCluster, told: Told) -> None:

@@ -104,3 +104,11 @@ def test_times_and_results_are_counted_without_a_pod_or_a_device() -> None:
     assert 'accelerator_rollout_evictions_total{result="refused"} 1.0' in shown
     assert "pod-of-web" not in shown
     assert "uid-of-pod" not in shown
+
+
+def test_what_somebody_else_counts_is_a_counter() -> None:
+    metrics = Metrics()
+    metrics.counter("found_out", "Found out.", lambda: 5.0)
+    text = metrics.text().decode()
+    assert "# TYPE accelerator_rollout_found_out_total counter" in text
+    assert "accelerator_rollout_found_out_total 5.0" in text

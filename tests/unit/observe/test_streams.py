@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from accelerator_rollout.observe.kinds import SOURCES, Kind, Served
-from accelerator_rollout.observe.streams import Streams
+from accelerator_rollout.observe.streams import Streams, resource_in
 
 from .conftest import Clock
 
@@ -109,3 +109,20 @@ def test_paths(served: Served, path: str) -> None:
 def test_the_path_of_an_object_in_a_namespace() -> None:
     assert PODS.path("team", "a") == "/api/v1/namespaces/team/pods/a"
     assert Served(SOURCES[Kind.SLICES], "v1").path("team") == "/apis/resource.k8s.io/v1/resourceslices"
+
+
+@pytest.mark.parametrize(
+    ("path", "resource"),
+    [
+        ("/api/v1/pods", "pods"),
+        ("/api/v1/namespaces/team", "namespaces"),
+        ("/api/v1/namespaces/team/pods/a", "pods"),
+        ("/apis/resource.k8s.io/v1/resourceclaims", "resourceclaims"),
+        ("/apis/apps/v1/namespaces/team/deployments/a", "deployments"),
+        ("/apis/apps/v1", "discovery"),
+        ("/apis", "discovery"),
+        ("/version", "discovery"),
+    ],
+)
+def test_requests_are_counted_by_what_they_are_for(path: str, resource: str) -> None:
+    assert resource_in(path) == resource
