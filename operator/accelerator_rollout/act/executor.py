@@ -44,6 +44,7 @@ from accelerator_rollout.decide.actions import (
 )
 from accelerator_rollout.decide.confirm import merge
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
+from accelerator_rollout.decide.reasons import Announcement
 from accelerator_rollout.decide.snapshot import GateProbe, GateSource, Refused, Snapshot
 from accelerator_rollout.errors import (
     ActError,
@@ -147,7 +148,9 @@ class Executor:
                 return replace(outcome, again=True, refused=refused)
             except (ForbiddenError, InvalidError) as error:
                 self._tell(action, snapshot, "failed", str(error))
-                failed = Notice(EventType.WARNING, "ActionFailed", str(error), type(action).__name__)
+                failed = Notice(
+                    EventType.WARNING, Announcement.ACTION_FAILED, str(error), type(action).__name__
+                )
                 await self._events.say(Subject.rollout(snapshot.rollout), failed)
                 trouble = error
         left = any(isinstance(a, RemoveFinalizer) for a in plan.actions)

@@ -8,6 +8,7 @@ from accelerator_rollout.api.conditions import ConditionStatus, ConditionType, r
 from accelerator_rollout.api.models import RolloutObject, Unreadable
 from accelerator_rollout.clock import Clock
 from accelerator_rollout.decide.outcome import EventType, Notice
+from accelerator_rollout.decide.reasons import Announcement
 from accelerator_rollout.errors import ActError
 from accelerator_rollout.names import GATE
 from accelerator_rollout.observe.errors import ProjectionError
@@ -89,7 +90,7 @@ class Reporter:
             text,
             extra={"pod_name": pod.name, "pod_uid": pod.uid},
         )
-        notice = Notice(EventType.NORMAL, "GateOpened", text, "OpenGate")
+        notice = Notice(EventType.NORMAL, Announcement.GATE_OPENED, text, "OpenGate")
         await self._events.say(Subject.pod(pod), notice)
         return True
 

@@ -13,6 +13,7 @@ from accelerator_rollout.decide.conditions import leaving
 from accelerator_rollout.decide.departures import gated, match, track
 from accelerator_rollout.decide.openings import openings
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
+from accelerator_rollout.decide.reasons import Announcement
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.names import FINALIZER
 from accelerator_rollout.records import PodRecord
@@ -56,7 +57,7 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
     notices: tuple[Notice, ...] = ()
     if late and unreleased:
         text = f"the object is being deleted: gates open without proof that the devices of {who} are free"
-        notices = (Notice(EventType.WARNING, "OpenedWithoutProof", text, "OpenGate"),)
+        notices = (Notice(EventType.WARNING, Announcement.OPENED_WITHOUT_PROOF, text, "OpenGate"),)
     return Plan(acts, status, record_first=False, next_due=None if late else due, notices=notices)
 
 

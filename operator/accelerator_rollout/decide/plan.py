@@ -28,7 +28,7 @@ from accelerator_rollout.decide.disruption import Blocked, Step, next_step
 from accelerator_rollout.decide.going_away import going_away
 from accelerator_rollout.decide.openings import Openings, openings, waiting_pods
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan, StageTime
-from accelerator_rollout.decide.reasons import Overdue, Refusal, Waiting
+from accelerator_rollout.decide.reasons import Announcement, Overdue, Refusal, Waiting
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.decide.stages import Standing, after_release
 from accelerator_rollout.guardrails.rules import Finding, findings
@@ -388,13 +388,13 @@ class _Decision:
         stored = {e.id: e for e in self.snapshot.rollout.status.replacements}
         if isinstance(self.step, Step) and self.step.victim.uid not in stored:
             text = f"replacing pod {self.step.victim.name} to bring it to revision {self._revision()}"
-            notices.append(Notice(EventType.NORMAL, "Replacing", text, "Replace"))
+            notices.append(Notice(EventType.NORMAL, Announcement.REPLACING, text, "Replace"))
         for a in self.appraisals:
             was = stored.get(a.entry.id)
             if a.entry.released_at is not None and (was is None or was.released_at is None):
                 who = a.entry.pod_name or "an unknown predecessor"
                 text = f"devices of pod {who} are free (proof: {a.entry.proof})"
-                notices.append(Notice(EventType.NORMAL, "DevicesReleased", text, "Release"))
+                notices.append(Notice(EventType.NORMAL, Announcement.DEVICES_RELEASED, text, "Release"))
             if (
                 a.verdict is not None
                 and a.verdict.exposed
@@ -404,7 +404,7 @@ class _Decision:
         for entry in finished:
             if entry.replacement_pod_name:
                 text = f"pod {entry.replacement_pod_name} has replaced pod {entry.pod_name} and is healthy"
-                notices.append(Notice(EventType.NORMAL, "Replaced", text, "Replace"))
+                notices.append(Notice(EventType.NORMAL, Announcement.REPLACED, text, "Replace"))
         return tuple(notices)
 
     def _revision(self) -> str:

@@ -68,3 +68,14 @@ class Settled(StrEnum):
     COMPLETE = "Complete"
     ALL_RELEASED = "AllReleased"
     GUARDRAILS_MET = "GuardrailsMet"
+
+
+class Announcement(StrEnum):
+    """Reasons of Events that are not also a condition's."""
+
+    REPLACING = "Replacing"
+    DEVICES_RELEASED = "DevicesReleased"
+    REPLACED = "Replaced"
+    ACTION_FAILED = "ActionFailed"
+    OPENED_WITHOUT_PROOF = "OpenedWithoutProof"
+    GATE_OPENED = "GateOpened"
