@@ -218,8 +218,8 @@ def test_two_that_left_under_a_bad_image_do_not_wait_for_each_other(kind: str) -
     bad = "bad-digest-0000"
     for name in ("worker-1", "worker-2"):
         before = pod(name, uid=f"first-{name}")
-        facts = {"replacement_pod_uid": f"p-{name}", "released_at": at(-9), "stage": Stage.PREPARING}
-        world.remember(entry(before, device(name[-1]), **facts))
+        successor = {"replacement_pod_uid": f"p-{name}", "released_at": at(-9)}
+        world.remember(entry(before, device(name[-1]), stage=Stage.PREPARING, **successor))
         world.put(pod(name, bad, kind=kind, ready=False, phase=Phase.PENDING), device(name[-1]))
     if kind == "Deployment":
         world.sets = [replica_set(OLD, 1), replica_set(bad, 2, 0)]

@@ -1,0 +1,565 @@
+"""A small cluster in plain Python: controllers, scheduler, kubelets and the people who get in their way. No I/O.
+
+Everything that Kubernetes does here follows KUBERNETES' own controllers as far as devices, gates and pauses are
+concerned; whoever is not called in a step lags. The facts are the operator's own frozen records, so a snapshot of an
+older moment costs nothing. The ledger knows what no API object shows: which process holds which device.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+from accelerator_rollout.api.models import RolloutObject, RolloutSpec, RolloutStatus
+from accelerator_rollout.names import FINALIZER, GATE
+from accelerator_rollout.records import (
+    ClaimRecord,
+    DeploymentRecord,
+    Device,
+    DeviceUse,
+    NodeRecord,
+    Owner,
+    Phase,
+    PodClaim,
+    PodRecord,
+    PublishedDevice,
+    ReplicaSetRecord,
+    Reservation,
+    SliceRecord,
+    StatefulSetRecord,
+    Taint,
+    Workload,
+)
+from builders import DRIVER, NAME, NOW, SPACE, deployment, node, pool, stateful_set, template
+from model.rolling import RollingUpdate
+
+GRACE, EXTRA = 3, 6  # seconds: of the pods, and of the wait for unproven releases
+LEFTOVERS = GRACE + EXTRA - 1  # seconds after which the kubelet has stopped a pod whose object is gone
+BROKEN = Taint("vendor.example.com/broken", "", "NoSchedule")
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """One device prepared for two claims at once."""
+
+    device: Device
+    old_pod: str
+    new_pod: str
+
+
+@dataclass
+class Process:
+    """What runs on a node for a pod, whether the API still knows the pod or not."""
+
+    pod_uid: str
+    claim_uid: str
+    node: str
+    device: Device
+
+
+@dataclass
+class Cluster:
+    """The truth. Methods in the imperative are what somebody does; `random` breaks their ties."""
+
+    kind: str
+    replicas: int
+    devices: int
+    ordered: bool = True
+    gated: bool = True  # whether the first template has the gate
+    random: Random = field(default_factory=lambda: Random(0))
+
+    now: datetime = NOW
+    moment: int = 0  # counts every change, to say what was before what
+    pods: dict[str, PodRecord] = field(default_factory=dict)
+    claims: dict[str, ClaimRecord] = field(default_factory=dict)
+    sets: dict[str, ReplicaSetRecord] = field(default_factory=dict)
+    desired: dict[str, int] = field(default_factory=dict)  # the desired-replicas annotation of ReplicaSets
+    nodes: dict[str, NodeRecord] = field(default_factory=dict)
+    slices: dict[str, SliceRecord] = field(default_factory=dict)
+    processes: dict[str, Process] = field(default_factory=dict)
+    last_states: dict[str, PodRecord] = field(default_factory=dict)
+    went: dict[str, tuple[datetime, int]] = field(default_factory=dict)  # pod UID: when its object went
+    forced: set[str] = field(default_factory=set)
+    stuck_nodes: set[str] = field(default_factory=set)  # whose driver fails to unprepare
+    overlaps: list[Overlap] = field(default_factory=list)
+    deletions: list[str] = field(default_factory=list)  # UIDs of pods that somebody asked to go
+    rollout: RolloutObject | None = None
+    serial: int = 0
+    workload: Workload = field(init=False)
+
+    def __post_init__(self) -> None:
+        gates = (GATE,) if self.gated else ()
+        first = template("good-0", gates=gates, grace_seconds=GRACE)
+        make: Any = deployment if self.kind == "Deployment" else stateful_set
+        facts: dict[str, Any] = {"template": first, "generation": 1, "observed_generation": 0}
+        if self.kind == "Deployment":
+            facts |= {"managed": False}
+        else:
+            facts |= {"update_revision": "", "current_revision": ""}
+        self.workload = make(self.replicas, **facts)
+        for number in range(self.devices):
+            self.nodes[f"node-{number}"] = node(f"node-{number}")
+            self.slices[f"slice-{number}"] = pool(number)
+
+    # Shared
+
+    def tick(self, seconds: int = 1) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def changed(self) -> str:
+        self.moment += 1
+        return str(self.moment)
+
+    def next_number(self) -> int:
+        self.serial += 1
+        return self.serial
+
+    def set_workload(self, *, spec: bool, **over: Any) -> None:
+        if spec:
+            over["generation"] = self.workload.generation + 1
+        self.workload = replace(self.workload, resource_version=self.changed(), **over)
+
+    def put_pod(self, pod: PodRecord, **over: Any) -> None:
+        self.pods[pod.uid] = replace(pod, resource_version=self.changed(), **over)
+
+    def live(self) -> list[PodRecord]:
+        return [p for p in self.pods.values() if p.live]
+
+    def owned(self, uid: str) -> list[PodRecord]:
+        return [p for p in self.pods.values() if p.owner and p.owner.uid == uid]
+
+    def make_pod(self, name: str, owner: Owner, revision: str, gates: tuple[str, ...]) -> None:
+        uid = f"{name}.{self.next_number()}"
+        self.pods[uid] = PodRecord(
+            namespace=SPACE,
+            name=name,
+            uid=uid,
+            resource_version=self.changed(),
+            created=self.now.replace(microsecond=0),
+            owner=owner,
+            revision=revision,
+            node="",
+            phase=Phase.PENDING,
+            gates=gates,
+            ready=False,
+            ready_since=None,
+            deletion=None,
+            deletion_grace=None,
+            grace_seconds=GRACE,
+            claims=(PodClaim("device", None, named=False),),
+            extended_claim=None,
+            kubelet_terminal=False,
+            containers_terminated=False,
+            by_pod_gc=False,
+        )
+
+    def delete_pod(self, pod: PodRecord, *, force: bool = False) -> None:
+        """DELETE: an unbound pod and a forced deletion are gone at once; a terminal one is done with."""
+        if pod.uid not in self.pods:
+            return
+        if pod.uid not in self.deletions:
+            self.deletions.append(pod.uid)
+        if force and pod.bound and pod.uid in self.processes:
+            self.forced.add(pod.uid)
+        if force or not pod.bound or pod.terminal:
+            self.remove(pod)
+        elif not pod.terminating:
+            end = self.now + timedelta(seconds=GRACE)
+            self.put_pod(pod, deletion=end, deletion_grace=GRACE, ready=False)
+
+    def remove(self, pod: PodRecord) -> None:
+        self.changed()
+        self.last_states[pod.uid] = self.pods.pop(pod.uid)
+        self.went[pod.uid] = (self.now, self.moment)
+
+    # The Deployment's controller [deployment/sync.go, rolling.go]
+
+    def run_deployment(self) -> None:
+        spec = self.workload
+        if not isinstance(spec, DeploymentRecord):
+            return
+        if spec.observed_generation != spec.generation:
+            self.set_workload(spec=False, observed_generation=spec.generation)
+        active = [r for r in self.sets.values() if r.replicas]
+        scaled = any(self.desired[r.uid] != spec.replicas for r in active)
+        if spec.paused or scaled:
+            self._scale_all()
+            return
+        new = self._new_set() or self._create_set()
+        old = sorted((r for r in active if r.uid != new.uid), key=lambda r: (r.created, r.name))
+        step = RollingUpdate(
+            spec.replicas, 1, (new.replicas, new.available), [(r.replicas, r.available) for r in old]
+        )
+        step.sync()
+        self._resize(new, step.new[0])
+        for one, (size, _) in zip(old, step.old, strict=True):
+            self._resize(one, size)
+
+    def _new_set(self) -> ReplicaSetRecord | None:
+        digest = self.workload.template.digest
+        return next((r for r in self.sets.values() if r.template_digest == digest), None)
+
+    def _create_set(self) -> ReplicaSetRecord:
+        wanted = self.workload.template
+        made = ReplicaSetRecord(
+            namespace=SPACE,
+            name=f"{NAME}-{wanted.digest}",
+            uid=f"rs-{wanted.digest}",
+            resource_version=self.changed(),
+            created=self.now,
+            owner_uid=self.workload.uid,
+            generation=1,
+            observed_generation=0,
+            replicas=0,
+            status_replicas=0,
+            available=0,
+            revision=wanted.digest,
+            template_digest=wanted.digest,
+            template_gates=wanted.gates,
+            template_labels=wanted.labels,
+        )
+        self.sets[made.uid] = made
+        self.desired[made.uid] = self.workload.replicas
+        return made
+
+    def _resize(self, one: ReplicaSetRecord, size: int) -> None:
+        self.desired[one.uid] = self.workload.replicas
+        if self.sets[one.uid].replicas != size:
+            changed = replace(one, replicas=size, generation=one.generation + 1)
+            self.sets[one.uid] = replace(changed, resource_version=self.changed())
+
+    def _scale_all(self) -> None:
+        """Scale: the only active ReplicaSet to what is asked for, several in proportion, the largest first."""
+        wanted = self.workload.replicas
+        new = self._new_set()
+        active = [r for r in self.sets.values() if r.replicas]
+        if len(active) <= 1:
+            one = (
+                active[0] if active else new or max(self.sets.values(), key=lambda r: r.created, default=None)
+            )
+            if one is not None:
+                self._resize(one, wanted)
+            return
+        if new is not None and new.replicas == new.available == wanted:
+            for one in active:
+                if one.uid != new.uid:
+                    self._resize(one, 0)
+            return
+        left = wanted - sum(r.replicas for r in active)
+        newest_first = -1 if left > 0 else 1
+        ranked = sorted(active, key=lambda r: (-r.replicas, newest_first * r.created.timestamp()))
+        sizes: dict[str, int] = {}
+        for one in ranked:
+            before = self.desired[one.uid] or wanted
+            share = round(one.replicas * wanted / before) - one.replicas if before else left
+            share = max(0, min(share, left)) if left > 0 else min(0, max(share, left))
+            sizes[one.uid] = one.replicas + share
+            left -= share
+        if left:
+            sizes[ranked[0].uid] = max(0, sizes[ranked[0].uid] + left)
+        for one in ranked:
+            self._resize(one, sizes[one.uid])
+
+    # The ReplicaSets' controller [controller_utils.go ActivePodsWithRanks]
+
+    def run_sets(self) -> None:
+        for one in tuple(self.sets.values()):
+            pods = [p for p in self.owned(one.uid) if p.live]
+            owner = Owner("ReplicaSet", one.name, one.uid)
+            for _ in range(one.replicas - len(pods)):
+                self.make_pod(f"{NAME}-{self.next_number()}", owner, one.revision, one.template_gates)
+            for victim in sorted(pods, key=_rank)[: max(0, len(pods) - one.replicas)]:
+                self.delete_pod(victim)
+            pods = [p for p in self.owned(one.uid) if p.live]
+            now = replace(
+                one,
+                observed_generation=one.generation,
+                status_replicas=len(pods),
+                available=sum(p.ready for p in pods),
+            )
+            if now != one:
+                self.sets[one.uid] = replace(now, resource_version=self.changed())
+
+    # The StatefulSet's controller, OnDelete [stateful_set_control.go]
+
+    def run_stateful_set(self) -> None:
+        spec = self.workload
+        if not isinstance(spec, StatefulSetRecord):
+            return
+        if spec.observed_generation != spec.generation:
+            self.set_workload(
+                spec=False, observed_generation=spec.generation, update_revision=spec.template.digest
+            )
+        by_number = {int(p.name.rpartition("-")[2]): p for p in self.owned(spec.uid)}
+        for number in range(spec.replicas):
+            pod = by_number.get(number)
+            if pod is not None and pod.terminal and not pod.terminating:
+                self.delete_pod(pod)
+                pod = None
+            if pod is None:
+                owner = Owner("StatefulSet", spec.name, spec.uid)
+                self.make_pod(f"{NAME}-{number}", owner, spec.template.digest, spec.template.gates)
+                if self.ordered:
+                    return
+            elif self.ordered and not pod.ready:
+                return
+        down = [p for _, p in sorted(by_number.items()) if not p.ready]
+        for number in sorted((n for n in by_number if n >= spec.replicas), reverse=True):
+            pod = by_number[number]
+            if pod.terminating:
+                if self.ordered:
+                    return
+                continue
+            if self.ordered and not pod.ready and pod is not down[0]:
+                return
+            self.delete_pod(pod)
+            if self.ordered:
+                return
+
+    # The ResourceClaims' controller
+
+    def run_claims(self) -> None:
+        for pod in tuple(self.pods.values()):
+            if pod.live and pod.claims and pod.claims[0].claim_name is None:
+                name = f"{pod.name}-device-{self.next_number()}"
+                self.claims[name] = ClaimRecord(
+                    namespace=SPACE,
+                    name=name,
+                    uid=f"c-{name}",
+                    resource_version=self.changed(),
+                    owner_pod_uid=pod.uid,
+                    deletion=None,
+                    reserved_for=(),
+                    uses=None,
+                )
+                self.put_pod(pod, claims=(PodClaim("device", name, named=False),))
+        for claim in tuple(self.claims.values()):
+            owner = self.pods.get(claim.owner_pod_uid)
+            if owner is not None and not owner.terminal:
+                continue
+            if claim.uses is not None or claim.reserved_for:
+                freed = replace(claim, uses=None, reserved_for=(), resource_version=self.changed())
+                self.claims[claim.name] = freed
+            elif owner is None:
+                self.changed()
+                del self.claims[claim.name]
+
+    # The scheduler
+
+    def run_scheduler(self) -> None:
+        waiting = [p for p in self.pods.values() if p.live and not p.bound and not p.gates]
+        self.random.shuffle(waiting)
+        for pod in waiting:
+            claim = self.claims.get(pod.claims[0].claim_name or "")
+            if claim is None:
+                continue
+            if claim.uses is not None:
+                self.put_pod(pod, node=claim.uses[0].device.pool)
+                continue
+            free = self.free_devices()
+            if free:
+                chosen = self.random.choice(free)
+                reserved = (Reservation("", "pods", pod.name, pod.uid),)
+                self.claims[claim.name] = replace(
+                    claim,
+                    uses=(DeviceUse(chosen),),
+                    reserved_for=reserved,
+                    resource_version=self.changed(),
+                )
+                if self.random.random() < 0.7:
+                    self.put_pod(self.pods[pod.uid], node=chosen.pool)
+
+    def free_devices(self) -> list[Device]:
+        taken = {u.device for c in self.claims.values() for u in c.uses or ()}
+        return [d for d in self.published() if d not in taken]
+
+    def published(self) -> Iterator[Device]:
+        for one in self.slices.values():
+            if one.slice_count == 1 and self.nodes[one.node].ready:
+                for made in one.devices:
+                    if not made.taints:
+                        yield Device(DRIVER, one.pool, made.name)
+
+    # The kubelets
+
+    def run_kubelet(self, name: str) -> None:
+        """One look at each pod of the node: each takes one step per call."""
+        if not self.nodes[name].ready:
+            return
+        for pod in [p for p in self.pods.values() if p.node == name]:
+            if pod.terminal:
+                if pod.terminating:
+                    self.remove(pod)
+            elif pod.terminating:
+                self._stop(pod)
+            elif pod.uid not in self.processes:
+                self._start(pod)
+            elif not pod.ready and not pod.revision.startswith("bad"):
+                since = self.now.replace(microsecond=0)
+                self.put_pod(pod, phase=Phase.RUNNING, ready=True, ready_since=since)
+        for process in tuple(self.processes.values()):
+            if process.node == name and process.pod_uid in self.went and name not in self.stuck_nodes:
+                late = self.now >= self.went[process.pod_uid][0] + timedelta(seconds=LEFTOVERS)
+                if late or self.random.random() < 0.2:
+                    del self.processes[process.pod_uid]
+
+    def sweep_leftovers(self) -> None:
+        """The wait for unproven releases rests on this: on a Ready node no process outlives its pod for longer."""
+        for process in tuple(self.processes.values()):
+            went = self.went.get(process.pod_uid)
+            if went and self.nodes[process.node].ready:
+                since = max(went[0], self.nodes[process.node].ready_since or went[0])
+                if self.now >= since + timedelta(seconds=LEFTOVERS):
+                    del self.processes[process.pod_uid]
+
+    def _start(self, pod: PodRecord) -> None:
+        claim = self.claims.get(pod.claims[0].claim_name or "")
+        if claim is None or claim.uses is None:
+            return
+        device = claim.uses[0].device
+        for other in self.processes.values():
+            if other.device == device:
+                self.overlaps.append(Overlap(device, other.pod_uid, pod.uid))
+        self.processes[pod.uid] = Process(pod.uid, claim.uid, pod.node, device)
+        bad = pod.revision.startswith("bad")
+        self.put_pod(pod, waiting_reason="ErrImagePull" if bad else "")
+
+    def _stop(self, pod: PodRecord) -> None:
+        if pod.node in self.stuck_nodes:
+            return
+        self.processes.pop(pod.uid, None)
+        self.put_pod(
+            pod, phase=Phase.SUCCEEDED, kubelet_terminal=True, containers_terminated=True, ready=False
+        )
+
+    # People, and bad luck
+
+    def change_template(self, digest: str) -> None:
+        """A change of the template; our admission policy parks a Deployment that carries our label."""
+        if digest == self.workload.template.digest and GATE in self.workload.template.gates:
+            return
+        changed = replace(self.workload.template, digest=digest, gates=(GATE,))
+        over: dict[str, Any] = {"template": changed}
+        if isinstance(self.workload, DeploymentRecord) and self.workload.managed:
+            over |= {"paused": True, "parked": "template-changed"}
+        self.set_workload(spec=True, **over)
+
+    def scale(self, replicas: int) -> None:
+        if replicas != self.workload.replicas:
+            self.set_workload(spec=True, replicas=replicas)
+
+    def pause_by_hand(self) -> None:
+        if isinstance(self.workload, DeploymentRecord) and not self.workload.paused:
+            self.set_workload(spec=True, paused=True)
+
+    def resume_by_hand(self) -> None:
+        if isinstance(self.workload, DeploymentRecord) and self.workload.paused:
+            self.set_workload(spec=True, paused=False)
+
+    def some_pod(self, wanted: Iterable[PodRecord]) -> PodRecord | None:
+        pods = sorted(wanted, key=lambda p: p.uid)
+        return self.random.choice(pods) if pods else None
+
+    def evict_by_kubelet(self) -> None:
+        """The kubelet ends a pod under pressure: no deletionTimestamp, and the object stays."""
+        pod = self.some_pod(p for p in self.live() if p.uid in self.processes and p.owner)
+        if pod is not None and pod.node not in self.stuck_nodes and self.nodes[pod.node].ready:
+            del self.processes[pod.uid]
+            self.put_pod(
+                pod, phase=Phase.FAILED, kubelet_terminal=True, containers_terminated=True, ready=False
+            )
+
+    def stranger_comes(self) -> None:
+        number = self.next_number()
+        name = f"stranger-{number}"
+        self.make_pod(name, Owner("ReplicaSet", "other", "rs-other"), "good", ())
+
+    def strangers_leave(self) -> None:
+        for pod in tuple(self.pods.values()):
+            if pod.name.startswith("stranger"):
+                self.delete_pod(pod)
+
+    def set_node(self, name: str, *, ready: bool) -> None:
+        old = self.nodes[name]
+        if old.ready != ready:
+            since = self.now if ready else None
+            self.nodes[name] = replace(old, ready=ready, ready_since=since, resource_version=self.changed())
+
+    def set_slice(self, name: str, **over: Any) -> None:
+        self.slices[name] = replace(self.slices[name], resource_version=self.changed(), **over)
+
+    def taint(self, number: int, *, on: bool) -> None:
+        made = PublishedDevice(f"dev-{number}", (BROKEN,) if on else ())
+        self.set_slice(f"slice-{number}", devices=(made,))
+
+    # Our object
+
+    def create_rollout(self) -> None:
+        number = self.next_number()
+        raw = {
+            "workloadRef": {"apiVersion": "apps/v1", "kind": self.kind, "name": NAME},
+            "release": {"unproven": {"extraSeconds": EXTRA}},
+        }
+        self.rollout = RolloutObject(
+            namespace=SPACE,
+            name=NAME,
+            uid=f"arol-{number}",
+            resource_version=self.changed(),
+            generation=1,
+            created=self.now.replace(microsecond=0),
+            deletion=None,
+            finalizers=(),
+            spec=RolloutSpec.from_raw(raw),
+            status=RolloutStatus(),
+        )
+
+    def set_rollout(self, *, renew: bool = False, **over: Any) -> None:
+        assert self.rollout is not None
+        if renew:
+            over["generation"] = self.rollout.generation + 1
+        self.rollout = replace(self.rollout, resource_version=self.changed(), **over)
+
+    def pause_rollout(self, *, paused: bool) -> None:
+        if self.rollout is not None and self.rollout.spec.paused != paused:
+            spec = self.rollout.spec.model_copy(update={"paused": paused})
+            self.set_rollout(renew=True, spec=spec)
+
+    def delete_rollout(self) -> None:
+        if self.rollout is not None and self.rollout.deletion is None:
+            if FINALIZER in self.rollout.finalizers:
+                self.set_rollout(renew=True, deletion=self.now.replace(microsecond=0))
+            else:
+                self.changed()
+                self.rollout = None
+
+    def heal(self) -> None:
+        """End every fault and every stop."""
+        self.stuck_nodes.clear()
+        self.strangers_leave()
+        for number in range(self.devices):
+            self.set_node(f"node-{number}", ready=True)
+            self.taint(number, on=False)
+            self.set_slice(f"slice-{number}", slice_count=1)
+        self.pause_rollout(paused=False)
+        spec = self.workload
+        if isinstance(spec, DeploymentRecord) and spec.paused and spec.parked is None:
+            self.resume_by_hand()
+
+    def run_all(self) -> None:
+        """Everybody but the operator takes one step."""
+        self.run_deployment()
+        self.run_sets()
+        self.run_stateful_set()
+        self.run_claims()
+        self.run_scheduler()
+        for name in self.nodes:
+            self.run_kubelet(name)
+        self.run_claims()
+
+
+def _rank(pod: PodRecord) -> tuple[object, ...]:
+    """Order in which a ReplicaSet takes its pods down, the first first."""
+    phase = {Phase.PENDING: 0, Phase.UNKNOWN: 1}.get(pod.phase, 2)
+    ready = pod.ready_since.timestamp() if pod.ready_since else 0.0
+    return (pod.bound, phase, pod.ready, pod.deletion_cost, -ready, -pod.created.timestamp(), pod.uid)

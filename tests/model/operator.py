@@ -1,0 +1,341 @@
+"""The operator in the model: the production decision over a store that lags, carried out as the executor does.
+
+Every decision is held to the promises, that over the store and those over fresh reads right before each write. The
+process may die before any write; what it had in mind is lost then, and the store starts anew.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from accelerator_rollout.api.models import RolloutObject, RolloutStatus
+from accelerator_rollout.decide.actions import (
+    Action,
+    AddFinalizer,
+    EvictPod,
+    ManageDeployment,
+    OpenGate,
+    PauseDeployment,
+    PreferVictim,
+    ProbeGate,
+    RemoveFinalizer,
+    UnmanageDeployment,
+    UnpauseDeployment,
+)
+from accelerator_rollout.decide.confirm import (
+    Read,
+    ReadClaim,
+    ReadPod,
+    ReadPool,
+    ReadReplicaSet,
+    ReadTaintRules,
+    ReadWorkload,
+    Result,
+    merge,
+    reads_for,
+)
+from accelerator_rollout.decide.invariants import Violation, violations
+from accelerator_rollout.decide.outcome import Plan
+from accelerator_rollout.decide.plan import plan
+from accelerator_rollout.decide.snapshot import Freshness, Snapshot, Vanished
+from accelerator_rollout.names import FINALIZER, GATE
+from accelerator_rollout.records import (
+    ClaimRecord,
+    DeploymentRecord,
+    Device,
+    NodeRecord,
+    PodRecord,
+    ReplicaSetRecord,
+    SliceRecord,
+    Workload,
+)
+from model.cluster import Cluster
+
+Planner = type(plan)
+KINDS = ("pods", "claims", "sets", "workload", "pools", "rollout")
+
+
+class BrokenPromiseError(AssertionError):
+    """A decision broke a promise."""
+
+
+class _DiedError(Exception):
+    """The process ends right here."""
+
+
+class _ConflictError(Exception):
+    """The write's precondition does not hold: the world moved."""
+
+
+@dataclass
+class Store:
+    """What the operator believes, each kind as of the moment of its last event."""
+
+    pods: dict[str, PodRecord] = field(default_factory=dict)
+    claims: dict[str, ClaimRecord] = field(default_factory=dict)
+    sets: dict[str, ReplicaSetRecord] = field(default_factory=dict)
+    nodes: dict[str, NodeRecord] = field(default_factory=dict)
+    slices: dict[str, SliceRecord] = field(default_factory=dict)
+    workload: Workload | None = None
+    rollout: RolloutObject | None = None
+    vanished: dict[str, Vanished] = field(default_factory=dict)
+    pods_at: int = 0  # the cluster's moment that the pods are of
+    watched_since: datetime | None = None
+
+
+@dataclass
+class Opening:
+    """A gate that we opened, and what was known then."""
+
+    pods_at: int
+    without_proof: bool
+
+
+@dataclass
+class Operator:
+    """One process after another."""
+
+    cluster: Cluster
+    decide: object = plan
+    store: Store = field(default_factory=Store)
+    stale: bool = False
+    dies_before: int | None = None  # writes until the process ends
+    openings: dict[str, Opening] = field(default_factory=dict)  # by pod UID
+    unwatched: set[str] = field(default_factory=set)  # pods that went while no process watched, unrecorded
+    status_writes: int = 0
+    actions: list[Action] = field(default_factory=list)
+    broken: list[Violation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    # What it believes
+
+    def start(self) -> None:
+        """A new process lists everything, and from then on misses nothing."""
+        cluster = self.cluster
+        known = {e.pod_uid for e in cluster.rollout.status.replacements} if cluster.rollout else set()
+        for uid in cluster.went:
+            if uid not in self.store.vanished and uid in self.store.pods and uid not in known:
+                self.unwatched.add(uid)
+        self.unwatched |= {uid for uid in self.store.vanished if uid not in known}
+        self.store = Store()
+        for kind in KINDS:
+            self.see(kind)
+        self.store.vanished.clear()
+        self.store.watched_since = cluster.now
+        self.stale = False
+
+    def see(self, kind: str) -> None:
+        """Take in all events of one kind, in order."""
+        cluster, store = self.cluster, self.store
+        match kind:
+            case "pods":
+                ours = {u: p for u, p in cluster.pods.items() if not p.name.startswith("stranger")}
+                for uid in [u for u in cluster.last_states if u not in store.vanished]:
+                    seen = cluster.went[uid][1] > store.pods_at  # also one that came and went in between
+                    if seen and not cluster.last_states[uid].name.startswith("stranger"):
+                        store.vanished[uid] = Vanished(cluster.last_states[uid], cluster.now)
+                store.pods, store.pods_at = ours, cluster.moment
+            case "claims":
+                store.claims = dict(cluster.claims)
+            case "sets":
+                store.sets = dict(cluster.sets)
+            case "workload":
+                store.workload = cluster.workload
+            case "pools":
+                store.nodes, store.slices = dict(cluster.nodes), dict(cluster.slices)
+            case "rollout":
+                store.rollout = cluster.rollout
+
+    def snapshot(self) -> Snapshot | None:
+        store = self.store
+        if store.rollout is None:
+            return None
+        names = {c.claim_name for p in store.pods.values() for c in p.claims}
+        names |= {c.claim_name for v in store.vanished.values() for c in v.pod.claims}
+        names |= {c.name for e in store.rollout.status.replacements for c in e.claims}
+        own = {n: c for n, c in store.claims.items() if n in names}
+        devices = {u.device for c in own.values() for u in c.uses or ()}
+        devices |= {
+            Device(d.driver, d.pool, d.device)
+            for e in store.rollout.status.replacements
+            for c in e.claims
+            for d in c.devices
+        }
+        return Snapshot(
+            rollout=store.rollout,
+            rivals=(),
+            workload=store.workload,
+            replica_sets=tuple(store.sets.values()),
+            pods=tuple(store.pods.values()),
+            vanished=tuple(store.vanished.values()),
+            claims=own,
+            holders={
+                d: tuple(c for c in store.claims.values() if any(u.device == d for u in c.uses or ()))
+                for d in devices
+            },
+            slices=tuple(store.slices.values()),
+            taint_rules=(),
+            nodes=dict(store.nodes),
+            budgets=(),
+            freshness=Freshness.STALE if self.stale else Freshness.FRESH,
+            watched_since=store.watched_since,
+        )
+
+    # What it does
+
+    def run(self) -> Plan | None:
+        """Decide once and carry it out; None without an object. A process that dies is followed by the next."""
+        snapshot = self.snapshot()
+        if snapshot is None:
+            self._open_unreferenced()
+            return None
+        decided = self._decide(snapshot)
+        try:
+            self._carry_out(snapshot, decided)
+        except _DiedError:
+            self.dies_before = None
+            self.start()
+        except _ConflictError:
+            pass
+        return decided
+
+    def _decide(self, snapshot: Snapshot) -> Plan:
+        decided: Plan = self.decide(snapshot, self.cluster.now)  # type: ignore[operator]
+        found = violations(snapshot, decided, self.cluster.now)
+        if found:
+            self.broken.extend(found)
+            raise BrokenPromiseError("; ".join(map(str, found)))
+        return decided
+
+    def _carry_out(self, snapshot: Snapshot, decided: Plan) -> None:
+        if decided.record_first:
+            snapshot = self._store_status(snapshot, decided.status)
+        for action in decided.actions:
+            self._act(action, snapshot)
+        left = any(isinstance(a, RemoveFinalizer) for a in decided.actions)
+        if not decided.record_first and not left:
+            self._store_status(snapshot, decided.status)
+        for uid in decided.acknowledged:
+            self.store.vanished.pop(uid, None)
+
+    def _act(self, action: Action, snapshot: Snapshot) -> None:
+        fresh = snapshot
+        if not isinstance(action, AddFinalizer | RemoveFinalizer | ProbeGate):
+            reads = {read: self._read(read) for read in reads_for(action, snapshot)}
+            fresh = merge(snapshot, reads, self.cluster.now)
+            if action not in self._decide(fresh).actions:
+                return
+        self._write()
+        self.actions.append(action)
+        self._send(action, fresh)
+
+    def _write(self) -> None:
+        if self.dies_before is not None:
+            if self.dies_before == 0:
+                raise _DiedError
+            self.dies_before -= 1
+
+    def _read(self, read: Read) -> Result:
+        cluster = self.cluster
+        match read:
+            case ReadWorkload():
+                return cluster.workload
+            case ReadReplicaSet(name):
+                return next((r for r in cluster.sets.values() if r.name == name), None)
+            case ReadPod(name):
+                return next((p for p in cluster.pods.values() if p.name == name), None)
+            case ReadClaim(name):
+                return cluster.claims.get(name)
+            case ReadPool(driver, pool):
+                return tuple(s for s in cluster.slices.values() if (s.driver, s.pool) == (driver, pool))
+            case ReadTaintRules():
+                return ()
+
+    def _store_status(self, snapshot: Snapshot, status: RolloutStatus) -> Snapshot:
+        if status.to_raw() == snapshot.rollout.status.to_raw():
+            return snapshot
+        self._write()
+        current = self.cluster.rollout
+        if current is None or current.resource_version != snapshot.rollout.resource_version:
+            raise _ConflictError
+        self.status_writes += 1
+        self.cluster.set_rollout(status=RolloutStatus.from_raw(status.to_raw()))
+        self.see("rollout")
+        assert self.store.rollout is not None
+        return replace(snapshot, rollout=self.store.rollout)
+
+    def _send(self, action: Action, fresh: Snapshot) -> None:
+        cluster = self.cluster
+        match action:
+            case AddFinalizer() | RemoveFinalizer():
+                self._finalizer(action, fresh)
+            case ManageDeployment():
+                self._same_workload(fresh, version=False)
+                self._set_deployment(spec=False, managed=True)
+            case UnmanageDeployment():
+                self._same_workload(fresh)
+                ours = isinstance(cluster.workload, DeploymentRecord) and cluster.workload.parked is not None
+                paused = {"paused": False} if ours else {}
+                self._set_deployment(spec=ours, managed=False, parked=None, **paused)
+            case PauseDeployment(_, _, reason):
+                self._same_workload(fresh)
+                self._set_deployment(spec=True, paused=True, parked=str(reason))
+            case UnpauseDeployment():
+                self._same_workload(fresh)
+                self._set_deployment(spec=True, paused=False, parked=None)
+            case PreferVictim(_, uid, cost):
+                cluster.put_pod(self._pod(uid), deletion_cost=cost)
+                self._saw_pod(uid)
+            case EvictPod(_, uid):
+                cluster.delete_pod(self._pod(uid))
+            case OpenGate(_, uid, _):
+                pod = self._pod(uid)
+                cluster.put_pod(pod, gates=tuple(g for g in pod.gates if g != GATE))
+                self._saw_pod(uid)
+                leaving = fresh.rollout.deletion is not None
+                self.openings[uid] = Opening(self.store.pods_at, without_proof=leaving)
+            case ProbeGate():
+                pass
+
+    def _finalizer(self, action: AddFinalizer | RemoveFinalizer, fresh: Snapshot) -> None:
+        current = self.cluster.rollout
+        same = current is not None and current.uid == action.uid
+        if current is None or not same or current.finalizers != fresh.rollout.finalizers:
+            raise _ConflictError
+        if current.deletion != fresh.rollout.deletion:
+            raise _ConflictError
+        if isinstance(action, AddFinalizer):
+            self.cluster.set_rollout(finalizers=(*current.finalizers, FINALIZER))
+        else:
+            self.cluster.changed()
+            self.cluster.rollout = None
+        self.see("rollout")
+
+    def _set_deployment(self, *, spec: bool, **over: object) -> None:
+        self.cluster.set_workload(spec=spec, **over)
+        self.see("workload")
+
+    def _same_workload(self, fresh: Snapshot, *, version: bool = True) -> None:
+        current = self.cluster.workload
+        assert fresh.workload is not None
+        if version and current.resource_version != fresh.workload.resource_version:
+            raise _ConflictError
+
+    def _pod(self, uid: str) -> PodRecord:
+        if uid not in self.cluster.pods:
+            raise _ConflictError
+        return self.cluster.pods[uid]
+
+    def _saw_pod(self, uid: str) -> None:
+        if uid in self.store.pods:
+            self.store.pods[uid] = self.cluster.pods[uid]
+
+    def _open_unreferenced(self) -> None:
+        """Gated pods of workloads that no object references are opened at once."""
+        if self.cluster.rollout is not None:
+            return
+        for pod in tuple(self.cluster.pods.values()):
+            if GATE in pod.gates and pod.live:
+                self.cluster.put_pod(pod, gates=tuple(g for g in pod.gates if g != GATE))
+                self.openings[pod.uid] = Opening(self.cluster.moment, without_proof=True)

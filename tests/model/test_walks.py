@@ -1,0 +1,66 @@
+"""Whatever happens in whatever order, no promise is broken; and once all is healed, the world comes to rest.
+
+A walk that fails prints what happened, shrunk to the least that still fails.
+"""
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from model.walk import STEPS, Walk
+
+WORLDS = {
+    "Deployment": {"kind": "Deployment"},
+    "Deployment, adopted while it runs": {"kind": "Deployment", "gated": False},
+    "StatefulSet": {"kind": "StatefulSet"},
+    "StatefulSet, parallel": {"kind": "StatefulSet", "ordered": False},
+    "StatefulSet, adopted while it runs": {"kind": "StatefulSet", "gated": False},
+}
+EACH = pytest.mark.parametrize("world", WORLDS)
+
+steps = st.lists(st.integers(0, STEPS - 1), max_size=60)
+seeds = st.integers(0, 999)
+_few = settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=list(HealthCheck),
+)
+_many = settings(_few, max_examples=1500)
+
+
+def walk(world: str, seed: int, numbers: list[int]) -> None:
+    made = Walk.start(**WORLDS[world], seed=seed)  # type: ignore[arg-type]
+    for number in numbers:
+        made.step(number)
+    made.come_to_rest()
+    made.stays_at_rest()
+
+
+@EACH
+@given(seed=seeds, numbers=steps)
+@_few
+def test_walks(world: str, seed: int, numbers: list[int]) -> None:
+    walk(world, seed, numbers)
+
+
+@pytest.mark.slow
+@EACH
+@given(seed=seeds, numbers=st.lists(st.integers(0, STEPS - 1), min_size=20, max_size=150))
+@_many
+def test_long_walks(world: str, seed: int, numbers: list[int]) -> None:
+    walk(world, seed, numbers)
+
+
+@EACH
+def test_a_plain_rollout(world: str) -> None:
+    made = Walk.start(**WORLDS[world])  # type: ignore[arg-type]
+    made.come_to_rest()
+    before = len(made.cluster.deletions)
+    made.new_image()
+    made.come_to_rest()
+    assert len(made.cluster.deletions) - before == made.cluster.replicas
+    assert made.cluster.overlaps == []
+    made.stays_at_rest()
