@@ -25,7 +25,7 @@ async def remove_namespace(api: Api, name: str, *, seconds: float = 30.0) -> Non
     The namespace itself follows some seconds later: its controller waits five before it looks.
     Raises TimeoutError with the pods that are left after `seconds`.
     """
-    await api.delete(NAMESPACES, name)
+    await api.delete_if_there(NAMESPACES, name)
     left: list[str] = []
     try:
         async with asyncio.timeout(seconds):

@@ -6,7 +6,7 @@ gates open anyway, with a warning. A workload that is gone keeps nobody.
 
 from datetime import datetime, timedelta
 
-from accelerator_rollout.decide.actions import OpenGate, RemoveFinalizer
+from accelerator_rollout.decide.actions import Action, OpenGate, PauseDeployment, RemoveFinalizer
 from accelerator_rollout.decide.admission import conflict
 from accelerator_rollout.decide.appraisal import Appraisal, appraise, restage
 from accelerator_rollout.decide.conditions import leaving
@@ -38,9 +38,11 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
     late = now >= due
     if not waiting and (late or not unreleased):
         return Plan((*driver.let_go(), leave), rollout.status, record_first=False, next_due=None)
-    acts = (
-        _open_all(waiting, appraisals) if late else openings(snapshot, driver, appraisals, doomed="").actions
-    )
+    # Deleted between a step and its lock: without the lock no gate of a Deployment opens.
+    locks = tuple(a for a in driver.upkeep(may_move=True) if isinstance(a, PauseDeployment))
+    acts: tuple[Action, ...] = (*locks, *openings(snapshot, driver, appraisals, doomed="").actions)
+    if late:
+        acts = _open_all(waiting, appraisals)
     who = ", ".join(sorted(a.entry.pod_name or a.entry.replacement_pod_name for a in unreleased))
     told = f"the object is being deleted; waiting for the devices of {who}, until {due:%H:%M:%S} UTC at most"
     status = rollout.status.model_copy(

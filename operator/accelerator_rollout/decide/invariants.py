@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from accelerator_rollout.api.conditions import Condition, ConditionStatus, ConditionType
-from accelerator_rollout.api.models import HeldClaim, Proof, Replacement
+from accelerator_rollout.api.models import HeldClaim, Proof, Replacement, Stage
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
@@ -153,7 +153,7 @@ class _Case:
             if pod.uid not in found and (pod.terminating or pod.terminal) and self._had_devices(pod):
                 found[pod.uid] = self._unrecorded(pod, None)
         for gone in self.snapshot.vanished:
-            if gone.pod.uid not in found and gone.pod.bound:
+            if gone.pod.uid not in found and self._had_devices(gone.pod):
                 found[gone.pod.uid] = self._unrecorded(gone.pod, gone.at)
         return tuple(found.values())
 
@@ -379,11 +379,23 @@ def _predecessors(case: _Case, opening: OpenGate) -> Iterator[_Departure]:
     for departure in case.departures:
         identity = departure.entry.id if departure.entry else departure.uid
         if (
-            (named and departure.name == opening.pod_name)
+            (named and departure.name == opening.pod_name and not _passed_on(case, departure))
             or identity in linked
             or (departure.uid and departure.uid == opening.predecessor_uid)
         ):
             yield departure
+
+
+def _passed_on(case: _Case, departure: _Departure) -> bool:
+    """Whether the devices were free for an earlier successor, whose gate opened: what became of them is its story."""
+    entry = departure.entry
+    if entry is None or entry.released_at is None or not entry.replacement_pod_uid:
+        return False
+    went = [v.pod for v in case.snapshot.vanished if v.pod.uid == entry.replacement_pod_uid]
+    went += [p for p in case.snapshot.pods if p.uid == entry.replacement_pod_uid]
+    if went:
+        return all(GATE not in p.gates for p in went)
+    return entry.stage in (Stage.SCHEDULING, Stage.PREPARING, Stage.WARMING_UP, Stage.SOAKING, Stage.DONE)
 
 
 def _within_budget(case: _Case) -> Iterator[Violation]:
@@ -497,6 +509,8 @@ def _to_be_replaced(case: _Case, departure: _Departure) -> bool:
     identity = departure.entry.id if departure.entry else departure.uid
     known = (*case.rollout.status.replacements, *case.plan.status.replacements)
     successors = {e.replacement_pod_uid for e in known if e.id == identity}
+    if isinstance(case.workload, StatefulSetRecord):
+        successors |= {p.uid for p in case.live if p.name == departure.name}
     return any(p.uid in successors and case.down(p) and not case.at_target(p) for p in case.live)
 
 

@@ -71,8 +71,8 @@ class StatefulSetDriver:
         return min(down, key=_of_pod) if down else max(candidates, key=_of_pod)
 
     def holds_up(self, pod: PodRecord, departed_name: str) -> bool:
-        """Whether the pod comes before the other one; where the order does not matter, that state does not last."""
-        return 0 <= _ordinal(pod.name) < _ordinal(departed_name)
+        """Whether the pod comes before the other one, or succeeds it; where no order matters, that state does not last."""
+        return 0 <= _ordinal(pod.name) <= _ordinal(departed_name)
 
     def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
         """Evict the pod."""

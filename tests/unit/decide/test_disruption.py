@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from accelerator_rollout.api.models import Stage
+from accelerator_rollout.api.models import Proof, Stage
 from accelerator_rollout.decide.actions import (
     Action,
     EvictPod,
@@ -405,3 +405,17 @@ def test_a_departure_that_wants_no_successor_holds_nothing_up_once_it_is_proven(
     world.remember(entry(gone, device(3), vanished_at=at(-9), proof="KubeletTerminalPhase"))
     assert len(victims(world)) == 1
     assert all(e.pod_name != "worker-3" for e in world.plan().status.replacements)
+
+
+def test_an_older_departure_of_the_same_ordinal_holds_up_nobody() -> None:
+    """Found by a random walk: its successor is the very pod that is to be replaced."""
+    world = running("StatefulSet")
+    bad = "bad-digest-0000"
+    for uid, over in (("first", {"replacement_pod_uid": "p-worker-2"}), ("second", {})):
+        before = pod("worker-2", uid=uid)
+        world.remember(
+            entry(before, released_at=at(-9), proof=Proof.WAIT_ELAPSED, stage=Stage.PREPARING, **over)
+        )
+    world.set_workload(replicas=4)  # an ordered StatefulSet makes the fourth once the third is ready
+    world.put(pod("worker-2", bad, ready=False, phase=Phase.PENDING), device(2))
+    assert victims(world) == ["p-worker-2"]

@@ -2,7 +2,13 @@
 
 import pytest
 
-from accelerator_rollout.decide.actions import OpenGate, RemoveFinalizer, UnmanageDeployment
+from accelerator_rollout.decide.actions import (
+    OpenGate,
+    ParkReason,
+    PauseDeployment,
+    RemoveFinalizer,
+    UnmanageDeployment,
+)
 from accelerator_rollout.decide.outcome import EventType
 from accelerator_rollout.decide.snapshot import Freshness, Rival
 from builders import EXTRA, GRACE, NAME, NEW, OLD, World, at, gated_pod, replica_set, running
@@ -39,6 +45,14 @@ def test_a_gate_opens_first_and_we_leave_afterwards(kind: str) -> None:
     assert world.actions() == (OpenGate("worker-2", "q-worker-2", "p-worker-2"),)
     world.change("worker-2", gates=())
     assert world.actions()[-1] == LEAVE
+
+
+def test_a_step_that_is_not_locked_yet_is_locked_and_then_opened() -> None:
+    world = deleted("Deployment", vanished=False)
+    world.set_workload(paused=False, parked=None)
+    assert world.actions() == (PauseDeployment(NAME, f"d-{NAME}", ParkReason.STEP_TAKEN),)
+    world.set_workload(paused=True, parked="step-taken")
+    assert world.actions() == (OpenGate("worker-2", "q-worker-2", "p-worker-2"),)
 
 
 @BOTH

@@ -45,9 +45,10 @@ def test_of_pods_that_are_down_the_lowest_goes_first() -> None:
     assert driver().choose(pods).name == "worker-2"
 
 
-def test_a_pod_holds_up_only_those_after_it() -> None:
+def test_a_pod_holds_up_its_own_predecessor_and_those_after_it() -> None:
     assert driver().holds_up(pod("worker-1"), "worker-2")
-    assert not driver().holds_up(pod("worker-2"), "worker-2")
+    assert driver().holds_up(pod("worker-2"), "worker-2")
+    assert not driver().holds_up(pod("worker-2"), "worker-1")
     assert not driver().holds_up(pod("worker-10"), "worker-9")
 
 
