@@ -83,12 +83,7 @@ def _victim(
     broken = [p for p in stale if not available(p, min_ready, now)]
     in_flight = [a for a in appraisals if a.in_flight]
     if broken:
-        # A successor that is itself of an old revision, or broken by it, is replaced in its turn.
-        followers = [p for p in broken if any(a.entry.replacement_pod_uid == p.uid for a in in_flight)]
-        pool = followers or broken
-        victim = _stick(pool, chosen) or driver.choose(tuple(pool))
-        others = [a for a in in_flight if not _waits_for_us(a, victim, broken, driver)]
-        return _busy(others) if len(others) >= MAX_UNAVAILABLE else victim
+        return _broken_victim(broken, in_flight, chosen, driver)
     if in_flight:
         return _busy(in_flight)
     down = [p for p in snapshot.pods if p.live and not available(p, min_ready, now)]
@@ -101,6 +96,23 @@ def _victim(
             f"pods are down already: {names}. Replacing another would exceed {MAX_UNAVAILABLE}",
         )
     return _stick(stale, chosen) or driver.choose(tuple(stale))
+
+
+def _broken_victim(
+    broken: list[PodRecord], in_flight: list[Appraisal], chosen: set[str], driver: Driver
+) -> PodRecord | NotNow:
+    """Return the pod that is down and may go: the recorded one first, then successors that need one in their turn."""
+    followers = [p for p in broken if any(a.entry.replacement_pod_uid == p.uid for a in in_flight)]
+    pool = followers or broken
+    first = _stick(pool, chosen) or driver.choose(tuple(pool))
+    # An ordered StatefulSet may wait for another one than that: whoever lets the rest go on is next.
+    blocked: list[Appraisal] = []
+    for victim in (first, *sorted(broken, key=lambda p: (p.created, p.name))):
+        others = [a for a in in_flight if not _waits_for_us(a, victim, broken, driver)]
+        if len(others) < MAX_UNAVAILABLE:
+            return victim
+        blocked = blocked or others
+    return _busy(blocked)
 
 
 def _stick(pool: Iterable[PodRecord], chosen: set[str]) -> PodRecord | None:

@@ -419,3 +419,19 @@ def test_an_older_departure_of_the_same_ordinal_holds_up_nobody() -> None:
     world.set_workload(replicas=4)  # an ordered StatefulSet makes the fourth once the third is ready
     world.put(pod("worker-2", bad, ready=False, phase=Phase.PENDING), device(2))
     assert victims(world) == ["p-worker-2"]
+
+
+def test_the_pod_that_an_ordered_stateful_set_waits_for_goes_before_a_broken_successor() -> None:
+    """Found by a random walk: worker-1 is made only once worker-0 is ready, and worker-2 broke in its turn."""
+    world = running("StatefulSet")
+    bad = "bad-digest-0000"
+    world.vanish("worker-1", seen=False)
+    past = {"released_at": at(-9), "proof": Proof.WAIT_ELAPSED}
+    successor = {"replacement_pod_uid": "p-worker-2"} | past
+    world.remember(
+        entry(pod("worker-2", uid="first"), stage=Stage.PREPARING, **successor),
+        entry(pod("worker-1"), stage=Stage.GATED, **past),
+    )
+    for name in ("worker-0", "worker-2"):
+        world.put(pod(name, bad, ready=False, phase=Phase.PENDING), device(name[-1]))
+    assert victims(world) == ["p-worker-0"]
