@@ -6,7 +6,7 @@ recorder are the witnesses; `assert_promises` asks them what must hold in every 
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -364,6 +364,11 @@ class World:
     async def clean(self) -> None:
         """Remove what outlives the namespace."""
         await self.api.delete_if_there(DEVICE_CLASSES, self.device_class)
+
+
+MakeWorld = Callable[
+    ..., Awaitable[World]
+]  # (shape, *, devices=(2, 2), slices=1): a fixture's way to make one
 
 
 def condition_of(rollout: Object, kind: str) -> dict[str, Any] | None:

@@ -10,9 +10,7 @@ from accelerator_rollout.names import FINALIZER, MANAGED_LABEL, PARKED_ANNOTATIO
 from lab.client import EventType, Object
 from lab.operator_process import OperatorProcess
 from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS, NAMESPACES, PODS
-from lab.world import GOOD, NEWER, Shape, World, gated, image_of
-
-from .conftest import MakeWorld
+from lab.world import GOOD, NEWER, MakeWorld, Shape, World, gated, image_of
 
 SLOW = {"teardown_seconds": 2, "unprepare_seconds": 0.5}
 SOON = {"release": {"unproven": {"extraSeconds": 2}}}

@@ -6,9 +6,7 @@ import pytest
 
 from lab.nodes.node import SimulatedNode
 from lab.operator_process import OperatorProcess
-from lab.world import NEWER, Shape, gated
-
-from .conftest import MakeWorld
+from lab.world import NEWER, MakeWorld, Shape, gated
 
 Fault = Callable[[SimulatedNode], Awaitable[None]]
 

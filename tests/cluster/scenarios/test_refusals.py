@@ -7,9 +7,7 @@ import pytest
 from lab.client import PatchType
 from lab.operator_process import OperatorProcess
 from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS
-from lab.world import GOOD, NEWER, Shape, World, condition_of, image_of
-
-from .conftest import MakeWorld
+from lab.world import GOOD, NEWER, MakeWorld, Shape, World, condition_of, image_of
 
 CASES: dict[str, tuple[Shape, str, str]] = {
     "surge": (Shape(surge=1, unavailable=0), "SurgeNotAllowed", "maxSurge 0"),

@@ -5,9 +5,7 @@ import asyncio
 from lab.client import PatchType
 from lab.operator_process import OperatorProcess
 from lab.resources import ACCELERATOR_ROLLOUTS, PODS
-from lab.world import BROKEN, GOOD, NEWER, Shape, condition_of, image_of
-
-from .conftest import MakeWorld
+from lab.world import BROKEN, GOOD, NEWER, MakeWorld, Shape, condition_of, image_of
 
 
 async def test_a6_a_bad_image_stops_after_one_pod_and_its_revert_heals(

@@ -3,9 +3,7 @@
 from lab.client import EventType
 from lab.operator_process import OperatorProcess
 from lab.resources import DEPLOYMENTS
-from lab.world import NEWER, Shape, condition_of, gated
-
-from .conftest import MakeWorld
+from lab.world import NEWER, MakeWorld, Shape, condition_of, gated
 
 
 async def test_a_new_image_replaces_every_pod_once(
