@@ -64,6 +64,7 @@ class World:
     shape: Shape
     folder: Path
     name: str = "worker"
+    driver: str = ""  # of the devices, where several worlds share them
 
     @property
     def workload(self) -> Resource:
@@ -72,8 +73,8 @@ class World:
 
     @property
     def device_class(self) -> str:
-        """The DeviceClass of this world's devices alone."""
-        return f"{self.namespace}.example.dev"
+        """The DeviceClass of this world's devices alone, or of the shared driver's."""
+        return self.driver or f"{self.namespace}.example.dev"
 
     # Making things
 
@@ -142,7 +143,7 @@ class World:
         return {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaimTemplate",
-            "metadata": {"name": "device", "namespace": self.namespace},
+            "metadata": {"name": f"{self.name}-devices", "namespace": self.namespace},
             "spec": {"spec": {"devices": {"requests": [request]}}},
         }
 
@@ -150,7 +151,7 @@ class World:
         claim = (
             {"resourceClaimName": self.shape.named_claim}
             if self.shape.named_claim
-            else {"resourceClaimTemplateName": "device"}
+            else {"resourceClaimTemplateName": f"{self.name}-devices"}
         )
         container = {"name": "model", "image": image, "resources": {"claims": [{"name": "device"}]}}
         return {

@@ -1,0 +1,1 @@
+"""What the operator costs, measured against Kubernetes alone: `python -m bench`. Ratios are from one run."""
