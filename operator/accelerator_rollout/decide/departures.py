@@ -202,8 +202,8 @@ def _has_left(entry: Replacement, pods: dict[str, PodRecord]) -> bool:
 
 
 def _unclaimed(entries: Iterable[Replacement], snapshot: Snapshot) -> list[PodRecord]:
-    """Return the live pods that succeed nobody yet, oldest first."""
-    taken = {e.replacement_pod_uid for e in entries} | {e.pod_uid for e in entries}
+    """Return the live pods that succeed nobody yet, oldest first; one that was chosen to go may be a successor too."""
+    taken = {e.replacement_pod_uid for e in entries}
     return sorted((p for p in snapshot.pods if p.live and p.uid not in taken), key=_age)
 
 

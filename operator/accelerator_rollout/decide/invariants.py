@@ -357,13 +357,18 @@ def _release_proven(case: _Case) -> Iterator[Violation]:
             text = f"the gate of pod {opening.pod_name} opens, but its predecessor may have left unseen"
             yield Violation(Promise.RELEASE_PROVEN, text)
         for departure in case.departures:
-            if id(departure) not in mine and case.allocated(departure):
+            if id(departure) not in mine and _keeps_its_claim(departure):
                 continue  # the scheduler cannot hand it out
             why = case.unproven(departure)
             if why:
                 yield Violation(
                     Promise.RELEASE_PROVEN, f"the gate of pod {opening.pod_name} opens, but {why}"
                 )
+
+
+def _keeps_its_claim(departure: _Departure) -> bool:
+    """Whether the pod is still there and has not ended: until then its claim stays allocated."""
+    return departure.present and departure.pod is not None and not departure.pod.terminal
 
 
 def _ground(case: _Case, departure: _Departure, proof: Proof) -> bool:

@@ -42,8 +42,8 @@ class Obstacle:
 class Verdict:
     """`obstacle` is None exactly if the devices are released with `proof` and allocatable.
 
-    `exposed` is true while the scheduler could hand out a device whose release nothing proves: the claim is
-    unallocated and there is no proof. Nothing may be opened then that could take it.
+    `exposed` is true while the scheduler could hand out a device whose release nothing proves: the pod is gone without
+    proof, and its claim unallocated, or about to be. Nothing may be opened then that could take it.
     """
 
     obstacle: Obstacle | None
@@ -84,7 +84,8 @@ def judge(replacement: Replacement, snapshot: Snapshot, now: datetime) -> Verdic
         return Verdict(obstacle, state.proof, exposed=False)
     allocated = _allocated(replacement, snapshot)
     if allocated is not None:
-        return Verdict(allocated, state.proof, exposed=False)
+        # Race: the pod is gone, so its claim may be deallocated at any moment, before we hear of it.
+        return Verdict(allocated, state.proof, exposed=state.proof is None)
     if state.proof is None:
         return Verdict(Obstacle(NotFree.RELEASE_UNPROVEN, state.message, state.due), None, exposed=True)
     return Verdict(_unavailable(replacement, snapshot), state.proof, exposed=False)

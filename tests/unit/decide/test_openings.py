@@ -158,6 +158,16 @@ def test_nothing_opens_while_a_device_looks_free_and_is_not_proven_so(kind: str)
 
 
 @BOTH
+def test_nothing_opens_between_a_forced_deletion_and_the_end_of_its_claim(kind: str) -> None:
+    """Found by a random walk: the claim was still allocated when we looked, and free when the pod came to the scheduler."""
+    world = in_mid_step(kind, 4)
+    held = world.claims["worker-0-device"]
+    world.vanish("worker-0", NOW)
+    world.claims[held.name] = held
+    assert opened(world) == []
+
+
+@BOTH
 def test_a_departure_that_still_holds_its_devices_keeps_nobody_elses_gate_closed(kind: str) -> None:
     world = in_mid_step(kind, 4)
     world.leave("worker-0")
@@ -238,3 +248,15 @@ def test_an_opened_gate_is_not_opened_again(kind: str) -> None:
     decided = world.plan()
     assert decided.actions == ()
     assert [e.stage for e in decided.status.replacements] == [Stage.SCHEDULING]
+
+
+@BOTH
+def test_a_gated_pod_of_unknown_descent_stays_closed_also_if_it_is_chosen_to_go(kind: str) -> None:
+    """Found by a random walk: the choice was recorded, a person stopped us, and we had started anew."""
+    world = running(kind)
+    world.vanish("worker-2", seen=False)
+    chosen = world.put(gated_pod("worker-2", OLD, kind=kind, created=at(-5)))
+    world.remember(entry(chosen, stage=Stage.SELECTED))
+    world.watched_since = at(0)
+    world.spec = {"paused": True}
+    assert opened(world) == []

@@ -198,4 +198,11 @@ def test_a_device_looks_free_to_the_scheduler_before_it_is_proven_so() -> None:
     _unproven(world)
     assert verdict(world).exposed
     _allocated(world)
+    assert verdict(world).exposed, "its claim is deallocated any moment, before we hear of it"
+
+
+def test_a_device_does_not_look_free_while_its_pod_is_there() -> None:
+    world = running("StatefulSet")
+    world.recorded("worker-1", 1)
+    world.leave("worker-1")
     assert not verdict(world).exposed
