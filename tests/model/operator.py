@@ -35,6 +35,7 @@ from accelerator_rollout.decide.confirm import (
 )
 from accelerator_rollout.decide.invariants import Violation, violations
 from accelerator_rollout.decide.outcome import Plan
+from accelerator_rollout.decide.patience import patience
 from accelerator_rollout.decide.plan import plan
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot, Vanished
 from accelerator_rollout.names import FINALIZER, GATE
@@ -102,6 +103,7 @@ class Operator:
     openings: dict[str, Opening] = field(default_factory=dict)  # by pod UID
     unwatched: set[str] = field(default_factory=set)  # pods that went while no process watched, unrecorded
     status_writes: int = 0
+    untold: tuple[str, RolloutStatus, RolloutStatus, datetime] | None = None  # uid, stored, true, since when
     actions: list[Action] = field(default_factory=list)
     broken: list[Violation] = field(default_factory=list)
 
@@ -124,6 +126,7 @@ class Operator:
         self.store.vanished.clear()
         self.store.watched_since = cluster.now
         self.stale = False
+        self.untold = None
 
     def see(self, kind: str) -> None:
         """Take in all events of one kind, in order."""
@@ -190,9 +193,14 @@ class Operator:
         if snapshot is None:
             self._open_unreferenced()
             return None
+        stored = snapshot.rollout.status
+        if self.untold is not None and self.untold[:2] == (snapshot.rollout.uid, stored):
+            snapshot = replace(snapshot, rollout=replace(snapshot.rollout, status=self.untold[2]))
+        else:
+            self.untold = None
         decided = self._decide(snapshot)
         try:
-            self._carry_out(snapshot, decided)
+            self._carry_out(snapshot, decided, stored)
         except _DiedError:
             self.dies_before = None
             self.start()
@@ -208,14 +216,19 @@ class Operator:
             raise BrokenPromiseError("; ".join(map(str, found)))
         return decided
 
-    def _carry_out(self, snapshot: Snapshot, decided: Plan) -> None:
+    def _carry_out(self, snapshot: Snapshot, decided: Plan, stored: RolloutStatus) -> None:
         if decided.record_first:
-            snapshot = self._store_status(snapshot, decided.status)
+            snapshot = self._store_status(snapshot, decided.status, stored)
         for action in decided.actions:
             self._act(action, snapshot)
         left = any(isinstance(a, RemoveFinalizer) for a in decided.actions)
         if not decided.record_first and not left:
-            self._store_status(snapshot, decided.status)
+            since = self.untold[3] if self.untold else self.cluster.now
+            if patience(stored, decided.status) > (self.cluster.now - since).total_seconds():
+                self.untold = (snapshot.rollout.uid, stored, decided.status, since)
+                return
+            self._store_status(snapshot, decided.status, stored)
+        self.untold = None
         for uid in decided.acknowledged:
             self.store.vanished.pop(uid, None)
 
@@ -252,8 +265,8 @@ class Operator:
             case ReadTaintRules():
                 return ()
 
-    def _store_status(self, snapshot: Snapshot, status: RolloutStatus) -> Snapshot:
-        if status.to_raw() == snapshot.rollout.status.to_raw():
+    def _store_status(self, snapshot: Snapshot, status: RolloutStatus, stored: RolloutStatus) -> Snapshot:
+        if status.to_raw() == stored.to_raw():
             return snapshot
         self._write()
         current = self.cluster.rollout

@@ -44,6 +44,7 @@ from accelerator_rollout.decide.actions import (
 )
 from accelerator_rollout.decide.confirm import merge
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
+from accelerator_rollout.decide.patience import patience
 from accelerator_rollout.decide.reasons import Announcement
 from accelerator_rollout.decide.snapshot import GateProbe, GateSource, Refused, Snapshot
 from accelerator_rollout.errors import (
@@ -104,6 +105,20 @@ class Outcome:
     refused: Refused | None = None
     probe: GateProbe | None = None
     stored: bool = True  # the status in the cluster is the plan's
+    untold: float = 0.0  # seconds for which it may stay otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What earlier decisions found out and did not store: the snapshot's own object carries it as if they had.
+
+    `stored` is the status in the cluster, `waited` for how many seconds it has not been the newest, and `notices` are
+    the Events that belong to what was not stored.
+    """
+
+    stored: RolloutStatus
+    waited: float = 0.0
+    notices: tuple[Notice, ...] = ()
 
 
 class Executor:
@@ -123,14 +138,14 @@ class Executor:
         self._watched, self._observed = watched, observed
         self._clock, self._planner = clock, planner
 
-    async def run(self, snapshot: Snapshot, plan: Plan) -> Outcome:
-        """Carry out `plan`, which was decided over `snapshot`.
+    async def run(self, snapshot: Snapshot, plan: Plan, backlog: Backlog | None = None) -> Outcome:
+        """Carry out `plan`, which was decided over `snapshot`. Without a backlog the status is stored in any case.
 
         Raises ActError if the cluster cannot be reached or does not let us: nothing is half done then, the next
         decision starts from the world as it is.
         """
         if plan.record_first:
-            snapshot = await self._store_status(snapshot, plan.status)
+            snapshot = await self._store_status(snapshot, plan.status, backlog)
         outcome = Outcome(stored=plan.record_first)
         trouble: ActError | None = None
         for action in plan.actions:
@@ -155,11 +170,14 @@ class Executor:
                 trouble = error
         left = any(isinstance(a, RemoveFinalizer) for a in plan.actions)
         if not plan.record_first and not outcome.moved and not left:
-            await self._store_status(snapshot, plan.status)
-            outcome = replace(outcome, stored=True)
+            wait = patience(backlog.stored, plan.status) - backlog.waited if backlog else 0.0
+            if wait <= 0:
+                await self._store_status(snapshot, plan.status, backlog)
+            outcome = replace(outcome, stored=wait <= 0, untold=max(0.0, wait))
         if trouble is not None:
             raise trouble
-        for notice in plan.notices if outcome.stored or left else ():
+        owed = (*(backlog.notices if backlog else ()), *plan.notices)
+        for notice in owed if outcome.stored or left else ():
             await self._events.say(Subject.rollout(snapshot.rollout), notice)
         return outcome
 
@@ -253,10 +271,13 @@ class Executor:
             raise ConflictError(f"{name} has changed")
         return own
 
-    async def _store_status(self, snapshot: Snapshot, status: RolloutStatus) -> Snapshot:
+    async def _store_status(
+        self, snapshot: Snapshot, status: RolloutStatus, backlog: Backlog | None
+    ) -> Snapshot:
         """Store the status if it says something new; return the snapshot with the object as it is then."""
         rollout = snapshot.rollout
-        if status.to_raw() == rollout.status.to_raw():
+        stored = backlog.stored if backlog else rollout.status
+        if status.to_raw() == stored.to_raw():
             return snapshot
         raw = await self._client.write_status(
             rollout.namespace, rollout.name, rollout.uid, rollout.resource_version, status.to_raw()

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from accelerator_rollout.act.executor import Executor, Planner
+from accelerator_rollout.act.executor import Backlog, Executor, Planner
 from accelerator_rollout.act.reporter import Reporter
-from accelerator_rollout.api.models import Unreadable
+from accelerator_rollout.api.models import RolloutObject, RolloutStatus, Unreadable
 from accelerator_rollout.clock import Clock
 from accelerator_rollout.control.queue import KeyedQueue
 from accelerator_rollout.decide.disruption import RETRY_SECONDS
-from accelerator_rollout.decide.outcome import Plan
+from accelerator_rollout.decide.outcome import Notice, Plan
 from accelerator_rollout.decide.snapshot import GateProbe, GateSource, Refused, Snapshot
 from accelerator_rollout.errors import ActError, ConflictError, GoneError, UnavailableError
 from accelerator_rollout.observe.errors import ProjectionError
@@ -44,9 +44,22 @@ class Told(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Untold:
+    """A status that is true and not stored yet, of which object, and what it took the place of."""
+
+    uid: str
+    status: RolloutStatus
+    stored: RolloutStatus
+    since: float  # of the event loop's clock
+    notices: tuple[Notice, ...]
+
+
 @dataclass(slots=True)
 class _Memory:
-    """What the cluster answered to one object's acts, until it is out of date."""
+    """What the cluster answered to one object's acts, until it is out of date, and what it was not told yet."""
+
+    untold: _Untold | None = None
 
     refused: tuple[Refused, ...] = ()
     probe: GateProbe | None = None
@@ -134,12 +147,22 @@ class Loop:
         snapshot = replace(
             snapshot, refused=memory.refused, gate_probe=memory.probe, policy_parks=self._policy_parks()
         )
+        backlog = self._backlog(memory, snapshot.rollout)
+        if memory.untold is not None:
+            snapshot = replace(snapshot, rollout=replace(snapshot.rollout, status=memory.untold.status))
         plan = self._planner(snapshot, now)
-        outcome = await self._executor.run(snapshot, plan)
+        outcome = await self._executor.run(snapshot, plan, backlog)
         self._told.decided(snapshot, plan, asyncio.get_running_loop().time() - started)
         if outcome.stored:
             for uid in plan.acknowledged:
                 self._store.forget(uid)
+        if outcome.untold:
+            since = asyncio.get_running_loop().time() - backlog.waited
+            notices = (*backlog.notices, *plan.notices)
+            memory.untold = _Untold(snapshot.rollout.uid, plan.status, backlog.stored, since, notices)
+            self._queue.add_after(key, outcome.untold)
+        elif outcome.stored:
+            memory.untold = None
         if outcome.refused is not None:
             memory.refused = (outcome.refused,)
         if outcome.probe is not None:
@@ -150,6 +173,16 @@ class Loop:
         if due:
             self._queue.add_after(key, max(_SOONEST, (min(due) - now).total_seconds()))
         return not outcome.moved
+
+    @staticmethod
+    def _backlog(memory: _Memory, rollout: RolloutObject) -> Backlog:
+        """Return what is not stored yet. Should somebody else have written the status, theirs is what we go on from."""
+        untold = memory.untold
+        if untold is not None and (untold.uid, untold.stored) != (rollout.uid, rollout.status):
+            untold = memory.untold = None
+        if untold is None:
+            return Backlog(rollout.status)
+        return Backlog(rollout.status, asyncio.get_running_loop().time() - untold.since, untold.notices)
 
     @staticmethod
     def _expire(memory: _Memory, now: datetime) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from accelerator_rollout.act.executor import Executor, Outcome
+from accelerator_rollout.act.executor import Backlog, Executor, Outcome
 from accelerator_rollout.act.reporter import Reporter
 from accelerator_rollout.api.models import RolloutObject, Unreadable
 from accelerator_rollout.control.loop import Loop
@@ -37,6 +37,7 @@ class World:
     next_due: datetime | None = None
     answers: dict[Key, list[Outcome | Exception]] = field(default_factory=dict)
     decided_on: list[Snapshot] = field(default_factory=list)
+    backlogs: list[Backlog] = field(default_factory=list)
     handled: list[Key] = field(default_factory=list)
     reported: list[Unreadable] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
@@ -74,7 +75,8 @@ class World:
         status = snapshot.rollout.status
         return Plan((), status, record_first=False, next_due=self.next_due, acknowledged=self.acknowledged)
 
-    async def run(self, snapshot: Snapshot, _plan: Plan) -> Outcome:
+    async def run(self, snapshot: Snapshot, _plan: Plan, backlog: Backlog) -> Outcome:
+        self.backlogs.append(backlog)
         key = Key(snapshot.rollout.namespace, snapshot.rollout.name)
         self.handled.append(key)
         answers = self.answers.get(key)
@@ -235,7 +237,7 @@ async def test_pods_are_forgotten_only_once_they_are_stored(world: World) -> Non
 async def test_a_decision_that_hangs_is_seen(world: World) -> None:
     hanging = asyncio.Event()
 
-    async def hang(_snapshot: Snapshot, _plan: Plan) -> Outcome:
+    async def hang(_snapshot: Snapshot, _plan: Plan, _backlog: Backlog) -> Outcome:
         await hanging.wait()
         return Outcome()
 

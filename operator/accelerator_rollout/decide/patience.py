@@ -1,0 +1,54 @@
+"""How long a status may stay untold: what a restarted operator could not see again is stored at once, news in good time.
+
+A replacement passes a dozen small changes within a second. Each would cost a write, and a release that comes meanwhile
+would wait for it. What hangs on each field, should the process die before it is stored:
+
+- an entry, what its pod held, and that its successor's gate is open: safety; no delay;
+- a proof: only the wait for an unproven release; a moment, in which the opening usually comes and is stored with it;
+- everything else is told from live objects again.
+"""
+
+from typing import Final
+
+from accelerator_rollout.api.conditions import ConditionType
+from accelerator_rollout.api.models import Replacement, RolloutStatus, Stage
+
+PROOF: Final = 0.1  # seconds
+NEWS: Final = 0.5
+
+_OPENED: Final = frozenset((Stage.SCHEDULING, Stage.PREPARING, Stage.WARMING_UP, Stage.SOAKING, Stage.DONE))
+
+
+def patience(stored: RolloutStatus, wanted: RolloutStatus) -> float:
+    """Return for how many seconds `stored` may stay as it is although `wanted` is what is true; 0 if nothing differs."""
+    if stored.to_raw() == wanted.to_raw() or _matters(stored, wanted):
+        return 0.0
+    before = {e.id: e for e in stored.replacements}
+    proven = any(before[e.id].proof is not e.proof for e in wanted.replacements)
+    return PROOF if proven else NEWS
+
+
+def _matters(stored: RolloutStatus, wanted: RolloutStatus) -> bool:
+    if (stored.observed_generation, stored.adopted_at) != (wanted.observed_generation, wanted.adopted_at):
+        return True
+    if _told(stored) != _told(wanted):
+        return True
+    before = {e.id: e for e in stored.replacements}
+    return any(e.id not in before or _irretrievable(before[e.id], e) for e in wanted.replacements)
+
+
+def _told(status: RolloutStatus) -> set[tuple[str, str]]:
+    """Return what programs wait for."""
+    return {
+        (c.type, c.status)
+        for c in status.conditions
+        if c.type in (ConditionType.READY, ConditionType.STALLED)
+    }
+
+
+def _irretrievable(old: Replacement, new: Replacement) -> bool:
+    held = (old.pod_uid, old.node_name, old.node_uid, old.boot_id, old.grace_seconds, old.claims)
+    holds = (new.pod_uid, new.node_name, new.node_uid, new.boot_id, new.grace_seconds, new.claims)
+    relinked = old.replacement_pod_uid not in ("", new.replacement_pod_uid)
+    opened = new.stage in _OPENED and old.stage not in _OPENED
+    return held != holds or relinked or opened
