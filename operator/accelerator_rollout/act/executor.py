@@ -44,7 +44,7 @@ from accelerator_rollout.decide.actions import (
 )
 from accelerator_rollout.decide.confirm import merge
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
-from accelerator_rollout.decide.patience import patience
+from accelerator_rollout.decide.patience import AT_MOST, patience
 from accelerator_rollout.decide.reasons import Announcement
 from accelerator_rollout.decide.snapshot import GateProbe, GateSource, Refused, Snapshot
 from accelerator_rollout.errors import (
@@ -105,20 +105,31 @@ class Outcome:
     refused: Refused | None = None
     probe: GateProbe | None = None
     stored: bool = True  # the status in the cluster is the plan's
-    untold: float = 0.0  # seconds for which it may stay otherwise
+    patience: float = 0.0  # what the plan's status has, if it is not stored
+    untold: float = 0.0  # seconds of that which are left
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
     """What earlier decisions found out and did not store: the snapshot's own object carries it as if they had.
 
-    `stored` is the status in the cluster, `waited` for how many seconds it has not been the newest, and `notices` are
-    the Events that belong to what was not stored.
+    `stored` is the status in the cluster, and `notices` are the Events that belong to what was not stored. `patience` is
+    what that had, of which `left` seconds are left, and `at_most` are left whatever else becomes known.
     """
 
     stored: RolloutStatus
-    waited: float = 0.0
     notices: tuple[Notice, ...] = ()
+    patience: float = 0.0
+    left: float = 0.0
+    at_most: float = AT_MOST
+
+    def wait(self, wanted: RolloutStatus) -> tuple[float, float]:
+        """Return what patience `wanted` has, and for how many seconds from now; none if that is not above 0.
+
+        A proof that comes while news wait has its own moment: the opening that follows must not wait for a write.
+        """
+        has = patience(self.stored, wanted)
+        return has, self.left if has == self.patience else min(has, self.at_most)
 
 
 class Executor:
@@ -170,10 +181,10 @@ class Executor:
                 trouble = error
         left = any(isinstance(a, RemoveFinalizer) for a in plan.actions)
         if not plan.record_first and not outcome.moved and not left:
-            wait = patience(backlog.stored, plan.status) - backlog.waited if backlog else 0.0
+            has, wait = backlog.wait(plan.status) if backlog else (0.0, 0.0)
             if wait <= 0:
                 await self._store_status(snapshot, plan.status, backlog)
-            outcome = replace(outcome, stored=wait <= 0, untold=max(0.0, wait))
+            outcome = replace(outcome, stored=wait <= 0, patience=has, untold=max(0.0, wait))
         if trouble is not None:
             raise trouble
         owed = (*(backlog.notices if backlog else ()), *plan.notices)

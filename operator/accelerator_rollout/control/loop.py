@@ -14,6 +14,7 @@ from accelerator_rollout.clock import Clock
 from accelerator_rollout.control.queue import KeyedQueue
 from accelerator_rollout.decide.disruption import RETRY_SECONDS
 from accelerator_rollout.decide.outcome import Notice, Plan
+from accelerator_rollout.decide.patience import AT_MOST
 from accelerator_rollout.decide.snapshot import GateProbe, GateSource, Refused, Snapshot
 from accelerator_rollout.errors import ActError, ConflictError, GoneError, UnavailableError
 from accelerator_rollout.observe.errors import ProjectionError
@@ -46,13 +47,18 @@ class Told(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Untold:
-    """A status that is true and not stored yet, of which object, and what it took the place of."""
+    """A status that is true and not stored yet, of which object, and what it took the place of.
+
+    Times are of the event loop's clock.
+    """
 
     uid: str
     status: RolloutStatus
     stored: RolloutStatus
-    since: float  # of the event loop's clock
     notices: tuple[Notice, ...]
+    patience: float
+    due: float
+    at_most: float
 
 
 @dataclass(slots=True)
@@ -157,9 +163,16 @@ class Loop:
             for uid in plan.acknowledged:
                 self._store.forget(uid)
         if outcome.untold:
-            since = asyncio.get_running_loop().time() - backlog.waited
-            notices = (*backlog.notices, *plan.notices)
-            memory.untold = _Untold(snapshot.rollout.uid, plan.status, backlog.stored, since, notices)
+            clock = asyncio.get_running_loop().time()
+            memory.untold = _Untold(
+                snapshot.rollout.uid,
+                plan.status,
+                backlog.stored,
+                (*backlog.notices, *plan.notices),
+                outcome.patience,
+                due=clock + outcome.untold,
+                at_most=memory.untold.at_most if memory.untold else clock + AT_MOST,
+            )
             self._queue.add_after(key, outcome.untold)
         elif outcome.stored:
             memory.untold = None
@@ -182,7 +195,10 @@ class Loop:
             untold = memory.untold = None
         if untold is None:
             return Backlog(rollout.status)
-        return Backlog(rollout.status, asyncio.get_running_loop().time() - untold.since, untold.notices)
+        clock = asyncio.get_running_loop().time()
+        return Backlog(
+            rollout.status, untold.notices, untold.patience, untold.due - clock, untold.at_most - clock
+        )
 
     @staticmethod
     def _expire(memory: _Memory, now: datetime) -> None:

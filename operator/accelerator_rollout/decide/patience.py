@@ -15,6 +15,7 @@ from accelerator_rollout.api.models import Replacement, RolloutStatus, Stage
 
 PROOF: Final = 0.1  # seconds
 NEWS: Final = 0.5
+AT_MOST: Final = 1.0  # however news and proofs take turns
 
 _OPENED: Final = frozenset((Stage.SCHEDULING, Stage.PREPARING, Stage.WARMING_UP, Stage.SOAKING, Stage.DONE))
 

@@ -9,7 +9,7 @@ import pytest
 
 from accelerator_rollout.act.confirming import Confirming
 from accelerator_rollout.act.events import Events
-from accelerator_rollout.act.executor import Executor, Planner, Watched
+from accelerator_rollout.act.executor import Backlog, Executor, Outcome, Planner, Watched
 from accelerator_rollout.api.models import RolloutObject
 from accelerator_rollout.decide.actions import (
     Action,
@@ -24,6 +24,7 @@ from accelerator_rollout.decide.actions import (
     UnmanageDeployment,
 )
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
+from accelerator_rollout.decide.patience import NEWS, PROOF
 from accelerator_rollout.decide.snapshot import Freshness, GateSource, Snapshot
 from accelerator_rollout.errors import (
     ConflictError,
@@ -387,3 +388,43 @@ async def test_events_tell_only_what_was_stored(cluster: FakeCluster, told: Told
     assert cluster.calls == []
     await carry_out(cluster, told, plan)
     assert cluster.calls == ["evict web-1", STATUS, "event Replacing"]
+
+
+NEWS_OF = {"ready_replicas": 1}
+
+
+def with_news(cluster: FakeCluster, *actions: Action, **more: Any) -> Plan:
+    plan = plan_of(cluster, *actions, **more)
+    return replace(plan, status=plan.status.model_copy(update=NEWS_OF))
+
+
+async def patiently(cluster: FakeCluster, told: Told, plan: Plan, **known: Any) -> Outcome:
+    """Carry out the plan after others whose status is not stored."""
+    found = snapshot(cluster)
+    backlog = Backlog(found.rollout.status, **known)
+    return await executor(cluster, told, lambda *_: plan).run(found, plan, backlog)
+
+
+async def test_news_are_stored_when_their_time_has_come(cluster: FakeCluster, told: Told) -> None:
+    outcome = await patiently(cluster, told, with_news(cluster))
+    assert (cluster.calls, outcome.stored, outcome.patience, outcome.untold) == ([], False, NEWS, NEWS)
+    outcome = await patiently(cluster, told, with_news(cluster), patience=NEWS, left=0.2)
+    assert (cluster.calls, outcome.untold) == ([], 0.2)
+    outcome = await patiently(cluster, told, with_news(cluster), patience=NEWS, left=-0.01)
+    assert (cluster.calls, outcome.stored, outcome.untold) == ([STATUS], True, 0)
+
+
+async def test_news_of_another_kind_have_their_own_time_but_not_for_ever(
+    cluster: FakeCluster, told: Told
+) -> None:
+    outcome = await patiently(cluster, told, with_news(cluster), patience=PROOF, left=-0.01)
+    assert outcome.untold == NEWS
+    outcome = await patiently(cluster, told, with_news(cluster), patience=PROOF, left=-0.01, at_most=-0.01)
+    assert outcome.stored
+
+
+async def test_a_choice_is_stored_before_anything_is_touched_however_patient_the_rest(
+    cluster: FakeCluster, told: Told
+) -> None:
+    await patiently(cluster, told, with_news(cluster, EVICT, record_first=True), patience=NEWS, left=0.4)
+    assert cluster.calls == [STATUS, "evict web-1"]

@@ -14,7 +14,7 @@ from accelerator_rollout.act.reporter import Reporter
 from accelerator_rollout.api.models import RolloutObject, Unreadable
 from accelerator_rollout.control.loop import Loop
 from accelerator_rollout.control.queue import KeyedQueue
-from accelerator_rollout.decide.outcome import Plan
+from accelerator_rollout.decide.outcome import EventType, Notice, Plan
 from accelerator_rollout.decide.snapshot import Freshness, GateProbe, GateSource, Refused, Snapshot
 from accelerator_rollout.errors import ConflictError, ForbiddenError, UnavailableError
 from accelerator_rollout.observe import project
@@ -37,6 +37,9 @@ class World:
     next_due: datetime | None = None
     answers: dict[Key, list[Outcome | Exception]] = field(default_factory=dict)
     decided_on: list[Snapshot] = field(default_factory=list)
+    status: dict[str, Any] = field(default_factory=dict)
+    news: dict[str, Any] = field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()
     backlogs: list[Backlog] = field(default_factory=list)
     handled: list[Key] = field(default_factory=list)
     reported: list[Unreadable] = field(default_factory=list)
@@ -47,7 +50,7 @@ class World:
     def snapshot(self, key: Key, _now: datetime) -> Snapshot | Unreadable | None:
         if key in self.gone:
             return None
-        raw = o.rollout(key.name)
+        raw = o.rollout(key.name) | {"status": self.status}
         if key in self.unreadable:
             raw["spec"] = {"unheardOf": 1}
         found = project.rollout(raw)
@@ -72,8 +75,15 @@ class World:
 
     def plan(self, snapshot: Snapshot, _now: datetime) -> Plan:
         self.decided_on.append(snapshot)
-        status = snapshot.rollout.status
-        return Plan((), status, record_first=False, next_due=self.next_due, acknowledged=self.acknowledged)
+        status = snapshot.rollout.status.model_copy(update=self.news)
+        return Plan(
+            (),
+            status,
+            record_first=False,
+            next_due=self.next_due,
+            notices=self.notices,
+            acknowledged=self.acknowledged,
+        )
 
     async def run(self, snapshot: Snapshot, _plan: Plan, backlog: Backlog) -> Outcome:
         self.backlogs.append(backlog)
@@ -249,3 +259,34 @@ async def test_a_decision_that_hangs_is_seen(world: World) -> None:
         assert loop.longest_running() >= 0.05
         hanging.set()
         await until(lambda: loop.longest_running() == 0)
+
+
+async def test_what_is_not_stored_is_the_next_decisions_ground_and_comes_back_in_time(world: World) -> None:
+    world.answers[WEB] = [Outcome(stored=False, patience=0.5, untold=0.2)]
+    notice = Notice(EventType.NORMAL, "Replaced", "a pod was replaced", "Replace")
+    world.news, world.notices = {"ready_replicas": 3}, (notice,)
+    loop = asyncio.get_running_loop()
+    async with working(world):
+        began = loop.time()
+        world.queue.add(WEB)
+        await until(lambda: len(world.handled) == 2)
+        assert loop.time() - began >= 0.2
+    first, second = world.backlogs
+    assert (first.notices, first.stored.ready_replicas) == ((), 0)
+    assert (second.notices, second.stored.ready_replicas, second.patience) == ((notice,), 0, 0.5)
+    assert second.left <= 0 < second.at_most
+    assert [s.rollout.status.ready_replicas for s in world.decided_on] == [0, 3]
+
+
+async def test_a_status_that_somebody_else_wrote_is_what_counts(world: World) -> None:
+    world.answers[WEB] = [Outcome(stored=False, patience=0.5, untold=5.0)]
+    world.news = {"ready_replicas": 3}
+    async with working(world):
+        world.queue.add(WEB)
+        await until(lambda: world.handled)
+        world.status = {"replicas": 9}
+        world.queue.add(WEB)
+        await until(lambda: len(world.handled) == 2)
+    assert [s.rollout.status.replicas for s in world.decided_on] == [0, 9]
+    assert world.decided_on[1].rollout.status.ready_replicas == 0
+    assert world.backlogs[1].left == 0
