@@ -159,7 +159,16 @@ class _Decision:
         return (ProbeGate(self.workload.template.digest),)
 
     def _step_actions(self) -> tuple[Action, ...]:
-        return self.step.actions if isinstance(self.step, Step) else ()
+        if isinstance(self.step, Step):
+            return self.step.actions
+        if self.driver is None or not isinstance(self.step, Blocked):
+            return ()
+        # Only while the successor starts: before that, an opening would wait for the write.
+        starting = all(a.verdict is None for a in self.appraisals if a.left)
+        if self.step.why.reason != Waiting.PODS_UNAVAILABLE or not starting:
+            return ()
+        healthy = (p for p in self.snapshot.pods if p.live and available(p, self.min_ready, self.now))
+        return self.driver.prepare(tuple(p for p in healthy if not self.driver.updated(p)))
 
     # What to remember
 

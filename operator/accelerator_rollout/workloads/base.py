@@ -67,6 +67,10 @@ class Driver(Protocol):
         """Whether its controller makes the successor of `departed_name` only once `pod` is healthy."""
         ...
 
+    def prepare(self, candidates: tuple[PodRecord, ...]) -> tuple[Action, ...]:
+        """Return what can be done for the next replacement while another is in flight, without touching a pod's life."""
+        ...
+
     def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
         """Return the actions that replace this pod and no other, or why that cannot be done now."""
         ...

@@ -174,13 +174,25 @@ class DeploymentDriver:
         return self.behind()
 
     def choose(self, candidates: tuple[PodRecord, ...]) -> PodRecord:
-        """Return the pod that the ReplicaSet controller would rank first anyway, else the oldest."""
-        return min(candidates, key=lambda p: (p.bound, p.phase != "Pending", p.ready, p.created, p.name))
+        """Return the pod that the ReplicaSet controller would rank first anyway, else the oldest [ActivePodsWithRanks]."""
+        return min(
+            candidates,
+            key=lambda p: (p.bound, p.phase != "Pending", p.ready, p.deletion_cost, p.created, p.name),
+        )
 
     def holds_up(self, pod: PodRecord, departed_name: str) -> bool:
         """No pod of a Deployment waits for another."""
         del pod, departed_name
         return False
+
+    def prepare(self, candidates: tuple[PodRecord, ...]) -> tuple[Action, ...]:
+        """Steer the next choice while the Deployment is locked: once it is unpaused, that costs the pods time."""
+        if not candidates or not self.deployment.paused or self.deployment.parked is None:
+            return ()
+        if any(p.deletion_cost <= VICTIM_COST for p in candidates):
+            return ()  # one is enough, or the ReplicaSet has two to choose from
+        victim = self.choose(candidates)
+        return (PreferVictim(victim.name, victim.uid, VICTIM_COST),)
 
     def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
         """Unpause, if the controller's own arithmetic then yields exactly one replacement."""

@@ -74,6 +74,11 @@ class StatefulSetDriver:
         """Whether the pod comes before the other one, or succeeds it; where no order matters, that state does not last."""
         return 0 <= _ordinal(pod.name) <= _ordinal(departed_name)
 
+    def prepare(self, candidates: tuple[PodRecord, ...]) -> tuple[Action, ...]:
+        """Nothing: an eviction needs no preparation."""
+        del candidates
+        return ()
+
     def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
         """Evict the pod."""
         return self.behind() or (EvictPod(victim.name, victim.uid),)

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from accelerator_rollout.api.models import Stage
-from accelerator_rollout.decide.actions import OpenGate
+from accelerator_rollout.decide.actions import OpenGate, PreferVictim
 from accelerator_rollout.names import GATE
 from accelerator_rollout.records import Phase
+from accelerator_rollout.workloads.deployment import VICTIM_COST
 from builders import (
     EXTRA,
     GRACE,
@@ -246,8 +247,22 @@ def test_an_opened_gate_is_not_opened_again(kind: str) -> None:
     world.store(world.plan())
     world.change("worker-2", gates=())
     decided = world.plan()
-    assert decided.actions == ()
+    assert of_type(decided.actions, OpenGate) == ()
     assert [e.stage for e in decided.status.replacements] == [Stage.SCHEDULING]
+
+
+def test_the_next_choice_is_steered_while_the_successor_starts_and_only_once() -> None:
+    world = in_mid_step("Deployment")
+    assert of_type(world.actions(), PreferVictim) == ()
+    world.store(world.plan())
+    world.change("worker-2", gates=())
+    steered = PreferVictim("worker-0", "p-worker-0", VICTIM_COST)
+    assert world.actions() == (steered,)
+    world.spec = {"paused": True}
+    assert world.actions() == ()
+    world.spec = {}
+    world.change("worker-0", deletion_cost=VICTIM_COST)
+    assert world.actions() == ()
 
 
 @BOTH
