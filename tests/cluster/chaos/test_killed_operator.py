@@ -145,17 +145,15 @@ async def test_a_rollout_survives_its_operator(
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 async def test_twenty_rollouts_survive_their_operators(
-    kind: str, make_world: MakeWorld, operator: OperatorProcess, pytestconfig: pytest.Config
+    kind: str, make_world: MakeWorld, operator: OperatorProcess, figures: list[str]
 ) -> None:
     """Ten for each kind of workload."""
     seed, rollouts = _seed(), int(os.environ.get("CHAOS_ROLLOUTS") or 20) // 2
-    reporter = pytestconfig.pluginmanager.get_plugin("terminalreporter")
-    assert reporter is not None
-    reporter.write_line(f"\n{kind}: CHAOS_SEED={seed}")
+    figures.append(f"{kind}: CHAOS_SEED={seed}")  # told also if it fails
     world = await make_world(Shape(kind, replicas=REPLICAS, grace=2, faults=SLOW))
     chaos = await run(world, operator, rollouts, random.Random(seed))
     kills = ", ".join(f"{what} {count}" for what, count in sorted(chaos.kills.items()))
-    reporter.write_line(
+    figures.append(
         f"{kind}: {rollouts} rollouts of {REPLICAS} pods completed, the operator was killed "
         f"{sum(chaos.kills.values())} times ({kills}); {len(world.deletions())} pods were deleted for "
         f"{rollouts * REPLICAS} replacements; the ledger is clean; {sum(chaos.seconds) / rollouts:.1f} s a rollout"
