@@ -37,8 +37,7 @@ from accelerator_rollout.observe import project
 from accelerator_rollout.observe.kinds import SOURCES, Kind, Served
 from accelerator_rollout.observe.login import configuration_from
 from lab.client import Api
-from lab.install import Account, install
-from lab.kubeconfig import Connection
+from lab.install import Account
 from lab.resources import (
     ACCELERATOR_ROLLOUTS,
     DEPLOYMENTS,
@@ -61,15 +60,6 @@ class Lease:
 
     def allows(self) -> bool:
         return self.held
-
-
-@pytest.fixture(scope="session")
-def account(cluster: Connection) -> Account:
-    async def put() -> Account:
-        async with Api(cluster) as admin:
-            return await install(admin)
-
-    return asyncio.run(put())
 
 
 @pytest.fixture

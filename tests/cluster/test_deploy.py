@@ -17,7 +17,7 @@ from accelerator_rollout import names
 from accelerator_rollout.decide.actions import ParkReason
 from lab.client import Api, ApiError, EventType, Object, PatchType
 from lab.controlplane import ControlPlane
-from lab.install import BASE, Account, install, manifests
+from lab.install import BASE, Account, manifests
 from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
 from lab.toolchain import find_kubectl
 
@@ -34,15 +34,6 @@ VALIDATING_POLICIES: Final = Resource(
 )
 
 Kubectl = Callable[..., Awaitable[str]]
-
-
-@pytest.fixture(scope="module")
-def account(control_plane: ControlPlane) -> Account:
-    async def installed() -> Account:
-        async with Api(control_plane.admin) as admin:
-            return await install(admin)
-
-    return asyncio.run(installed())
 
 
 @pytest_asyncio.fixture

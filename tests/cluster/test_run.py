@@ -11,22 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
-import pytest
 
 from lab.client import Api
-from lab.install import Account, install
+from lab.install import Account
 from lab.kubeconfig import Connection
 from lab.operator_process import OperatorProcess
 from lab.resources import SERVICE_ACCOUNTS
-
-
-@pytest.fixture(scope="session")
-def account(cluster: Connection) -> Account:
-    async def put() -> Account:
-        async with Api(cluster) as admin:
-            return await install(admin)
-
-    return asyncio.run(put())
 
 
 async def refused(arguments: Sequence[str], **environment: str) -> str:
