@@ -128,6 +128,8 @@ class Unproven(_SpecPart):
 class Release(_SpecPart):
     """When the devices of a departed pod count as free, and how long that may take."""
 
+    model_config = ConfigDict(json_schema_extra=rules.validated_by(rules.SETTLES_IN_TIME))
+
     timeout_seconds: Annotated[
         int, Strict(), Field(ge=1, le=86400, json_schema_extra={"format": "int32"})
     ] = 600
@@ -139,6 +141,18 @@ class Release(_SpecPart):
 
     unproven: Unproven = Unproven()
     """What to do about a pod that vanished without word from its kubelet."""
+
+    settle_seconds: Annotated[int, Strict(), Field(ge=0, le=3600, json_schema_extra={"format": "int32"})] = 0
+    """Seconds to leave devices alone after their release is proven, for drivers that finish late.
+
+    They count from the moment at which the devices are free and allocatable, and anew if that is interrupted. No
+    gate of the workload opens meanwhile.
+    """
+
+    @model_validator(mode="after")
+    def _settles_in_time(self) -> Self:
+        rules.check_settle(self.settle_seconds, self.timeout_seconds)
+        return self
 
 
 class RolloutSpec(_SpecPart):

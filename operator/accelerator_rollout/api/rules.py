@@ -25,6 +25,10 @@ _DEADLINE_HELP: Final = (
     "progressDeadlineSeconds must be at least release.timeoutSeconds: nothing moves while a release is awaited, "
     "so the shorter deadline would hide what keeps the devices"
 )
+_SETTLE_HELP: Final = (
+    "settleSeconds must be less than timeoutSeconds: the devices do not count as free before they have settled, "
+    "so every release would be late"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,12 @@ DEADLINES_IN_ORDER: Final = CelRule(
     field_path=".progressDeadlineSeconds",
 )
 
+SETTLES_IN_TIME: Final = CelRule(
+    rule="self.settleSeconds < self.timeoutSeconds",
+    message=_SETTLE_HELP,
+    field_path=".settleSeconds",
+)
+
 OBJECT_NAME_FITS: Final = CelRule(
     rule=f"self.metadata.name.size() <= {MAX_OBJECT_NAME}",
     message=(
@@ -126,3 +136,9 @@ def check_deadlines(progress_deadline_seconds: int, release_timeout_seconds: int
     """Raise ValueError where DEADLINES_IN_ORDER refuses the pair."""
     if progress_deadline_seconds < release_timeout_seconds:
         raise ValueError(_DEADLINE_HELP)
+
+
+def check_settle(settle_seconds: int, release_timeout_seconds: int) -> None:
+    """Raise ValueError where SETTLES_IN_TIME refuses the pair."""
+    if settle_seconds >= release_timeout_seconds:
+        raise ValueError(_SETTLE_HELP)

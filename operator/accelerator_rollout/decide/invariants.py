@@ -243,6 +243,17 @@ class _Case:
             return ""
         return "" if self._waited(departure) else f"nothing proves that the node of {departure.label} let go"
 
+    def unsettled(self, departure: _Departure) -> str:
+        """Return that the devices were not left alone for as long as asked, or nothing."""
+        seconds = self.rollout.spec.release.settle_seconds
+        entry = departure.entry
+        if not seconds or (entry is not None and entry.released_at is not None) or self.not_free(departure):
+            return ""
+        settled = entry is not None and entry.stage is Stage.SETTLING
+        if entry is not None and settled and self.now >= entry.stage_started_at + timedelta(seconds=seconds):
+            return ""
+        return f"the devices of {departure.label} were not left alone for {seconds} s"
+
     @staticmethod
     def _kubelet_ended(pod: PodRecord) -> bool:
         ended = pod.phase in (Phase.SUCCEEDED, Phase.FAILED)
@@ -359,7 +370,7 @@ def _release_proven(case: _Case) -> Iterator[Violation]:
         for departure in case.departures:
             if id(departure) not in mine and _keeps_its_claim(departure):
                 continue  # the scheduler cannot hand it out
-            why = case.unproven(departure)
+            why = case.unproven(departure) or case.unsettled(departure)
             if why:
                 yield Violation(
                     Promise.RELEASE_PROVEN, f"the gate of pod {opening.pod_name} opens, but {why}"

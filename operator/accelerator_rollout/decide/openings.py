@@ -49,6 +49,11 @@ def _exposed(exposed: list[Appraisal]) -> NotNow | None:
         return None
     entry = exposed[0].entry
     whose = f"pod {entry.pod_name}" if entry.pod_name else "an unknown pod"
+    if exposed[0].verdict is not None and exposed[0].verdict.proof is not None:
+        return NotNow(
+            Waiting.OTHER_SETTLING,
+            f"the devices of {whose} are to be left alone for a while: a pod that opens now could get them",
+        )
     return NotNow(
         Waiting.OTHER_RELEASE_UNPROVEN,
         f"the devices of {whose} look free, but nothing proves that its node let go of them: "

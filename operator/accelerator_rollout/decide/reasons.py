@@ -16,6 +16,7 @@ class NotFree(StrEnum):
     DEVICE_TAINTED = "DeviceTainted"  # a taint keeps the scheduler off
     RELEASE_UNPROVEN = "ReleaseUnproven"  # nothing says that the node let go
     STATE_UNKNOWN = "StateUnknown"  # an object it hangs on cannot be read
+    SETTLING = "DevicesSettling"  # free, and to be left alone for spec.release.settleSeconds
 
 
 class Refusal(StrEnum):
@@ -45,6 +46,7 @@ class Waiting(StrEnum):
     STEP_NOT_SAFE = "StepNotSafe"  # unpausing would replace more, or fewer, than one pod
     DEVICE_BUDGET = "DevicesInUse"  # S3: holders have reached the limit
     OTHER_RELEASE_UNPROVEN = "OtherReleaseUnproven"  # another departed device looks free and is not proven
+    OTHER_SETTLING = "OtherDevicesSettling"
     STEP_NOT_LOCKED = "StepNotLocked"  # the Deployment could move on as soon as the gate opens
     AWAITING_REPLACEMENT = "AwaitingReplacement"  # its controller has not made the successor
     WAITING_FOR_ADMISSION = "WaitingForAdmission"  # only gates of others are left

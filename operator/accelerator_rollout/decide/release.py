@@ -7,10 +7,10 @@ DeviceTaintRules (KEP-5055) keep a device from being allocated.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from accelerator_rollout.api.models import HeldClaim, Proof, Replacement
+from accelerator_rollout.api.models import HeldClaim, Proof, Replacement, Stage
 from accelerator_rollout.decide.proof import find_proof
 from accelerator_rollout.decide.reasons import NotFree
 from accelerator_rollout.decide.snapshot import Snapshot
@@ -42,8 +42,8 @@ class Obstacle:
 class Verdict:
     """`obstacle` is None exactly if the devices are released with `proof` and allocatable.
 
-    `exposed` is true while the scheduler could hand out a device whose release nothing proves: the pod is gone without
-    proof, and its claim unallocated, or about to be. Nothing may be opened then that could take it.
+    `exposed` is true while the scheduler could hand out a device that nobody should have yet: the pod is gone without
+    proof, and its claim unallocated, or about to be; or the device settles. Nothing may be opened then that could take it.
     """
 
     obstacle: Obstacle | None
@@ -88,7 +88,26 @@ def judge(replacement: Replacement, snapshot: Snapshot, now: datetime) -> Verdic
         return Verdict(allocated, state.proof, exposed=state.proof is None)
     if state.proof is None:
         return Verdict(Obstacle(NotFree.RELEASE_UNPROVEN, state.message, state.due), None, exposed=True)
-    return Verdict(_unavailable(replacement, snapshot), state.proof, exposed=False)
+    unavailable = _unavailable(replacement, snapshot)
+    if unavailable is not None:
+        return Verdict(unavailable, state.proof, exposed=False)
+    settling = _settling(replacement, snapshot.rollout.spec.release.settle_seconds, now)
+    # Whoever opens now could be given the device that is to be left alone.
+    return Verdict(settling, state.proof, exposed=settling is not None)
+
+
+def _settling(replacement: Replacement, seconds: int, now: datetime) -> Obstacle | None:
+    """Return that free devices are to be left alone; the moment since when they are is the stage's."""
+    if not seconds or replacement.released_at is not None:
+        return None
+    since = replacement.stage_started_at if replacement.stage is Stage.SETTLING else now
+    if replacement.stage is Stage.SETTLING and not since.microsecond:
+        since += timedelta(seconds=1)  # stored times are cut to whole seconds
+    due = since + timedelta(seconds=seconds)
+    if now >= due:
+        return None
+    text = f"the devices are free since {since:%H:%M:%S} UTC, and left alone for settleSeconds ({seconds} s)"
+    return Obstacle(NotFree.SETTLING, text, due)
 
 
 def _allocated(replacement: Replacement, snapshot: Snapshot) -> Obstacle | None:

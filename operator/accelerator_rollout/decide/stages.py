@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from accelerator_rollout.api.models import Stage
 from accelerator_rollout.decide.budget import available
@@ -9,6 +10,8 @@ from accelerator_rollout.decide.departures import gated
 from accelerator_rollout.decide.reasons import NotFree, Waiting
 from accelerator_rollout.decide.release import Verdict
 from accelerator_rollout.records import Phase, PodRecord
+
+_BEFORE: Final = {NotFree.POD_TERMINATING: Stage.TERMINATING, NotFree.SETTLING: Stage.SETTLING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +29,7 @@ def before_release(verdict: Verdict) -> Standing | None:
     obstacle = verdict.obstacle
     if obstacle is None:
         return None
-    terminating = obstacle.reason is NotFree.POD_TERMINATING
-    stage = Stage.TERMINATING if terminating else Stage.RELEASING
+    stage = _BEFORE.get(obstacle.reason, Stage.RELEASING)
     return Standing(stage, obstacle.reason, obstacle.message, obstacle.due)
 
 

@@ -120,3 +120,18 @@ async def test_only_a_foreign_gate_is_left(
     released = condition_of(await world.rollout(), "DevicesReleased")
     assert released is not None
     assert released["status"] == "True", "nobody's device is to blame"
+
+
+async def test_freed_devices_settle_before_the_gate_opens(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    world = await make_world(Shape(kind, replicas=2, faults={"teardown_seconds": 0.3}))
+    await world.settle_in(spec={"release": {"settleSeconds": 3}})
+    await world.set_image(NEWER)
+    await world.until_reason("DevicesReleased", "DevicesSettling")
+    await world.until_ready(image=NEWER)
+    assert world.assert_gates_after_release() == 2
+    for past in (await world.rollout())["status"]["history"][0]["replacements"]:
+        settled = next(s["seconds"] for s in past["stages"] if s["stage"] == "Settling")
+        assert 3 <= settled <= 6, past
+    world.assert_promises()

@@ -151,6 +151,12 @@ RULES: dict[str, Case] = {
             "a release is awaited, so the shorter deadline would hide what keeps the devices"
         ),
     ),
+    "devices settle before a release is late": Case(
+        accepted=SPEC | {"release": {"settleSeconds": 59, "timeoutSeconds": 60}},
+        refused=SPEC | {"release": {"settleSeconds": 60, "timeoutSeconds": 60}},
+        field="spec.release.settleSeconds",
+        message="settleSeconds must be less than timeoutSeconds",
+    ),
 }
 
 BOUNDS: dict[str, Case] = {
@@ -177,6 +183,20 @@ BOUNDS: dict[str, Case] = {
         refused=SPEC | {"release": {"unproven": {"extraSeconds": 86401}}},
         field="spec.release.unproven.extraSeconds",
         message="less than or equal to 86400",
+    ),
+    "devices need not settle": Case(
+        accepted=SPEC | {"release": {"settleSeconds": 0}},
+        refused=SPEC | {"release": {"settleSeconds": -1}},
+        field="spec.release.settleSeconds",
+        message="greater than or equal to 0",
+    ),
+    "devices may settle for an hour": Case(
+        accepted=SPEC
+        | {"release": {"settleSeconds": 3600, "timeoutSeconds": 7200}, "progressDeadlineSeconds": 7200},
+        refused=SPEC
+        | {"release": {"settleSeconds": 3601, "timeoutSeconds": 7200}, "progressDeadlineSeconds": 7200},
+        field="spec.release.settleSeconds",
+        message="less than or equal to 3600",
     ),
     "the progress deadline may be half a minute": Case(
         accepted=SPEC | {"release": {"timeoutSeconds": 1}, "progressDeadlineSeconds": 30},

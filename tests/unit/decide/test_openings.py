@@ -159,6 +159,19 @@ def test_nothing_opens_while_a_device_looks_free_and_is_not_proven_so(kind: str)
 
 
 @BOTH
+def test_nothing_opens_while_devices_settle_and_the_gate_opens_afterwards(kind: str) -> None:
+    world = in_mid_step(kind, 4)
+    world.spec = {"release": {"settleSeconds": 5}}
+    world.put(gated_pod("worker-4", kind=kind, created=at(-30)))
+    decided = world.plan()
+    assert (of_type(decided.actions, OpenGate), decided.next_due) == ((), at(5))
+    assert [e.stage for e in decided.status.replacements if e.pod_name == "worker-2"] == [Stage.SETTLING]
+    world.store(decided)
+    assert opened(world, 4) == []
+    assert opened(world, 6) != []
+
+
+@BOTH
 def test_nothing_opens_between_a_forced_deletion_and_the_end_of_its_claim(kind: str) -> None:
     """Found by a random walk: the claim was still allocated when we looked, and free when the pod came to the scheduler."""
     world = in_mid_step(kind, 4)

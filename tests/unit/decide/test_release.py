@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
+from typing import Any
 
 import pytest
 
-from accelerator_rollout.api.models import Replacement
+from accelerator_rollout.api.models import Replacement, Stage
 from accelerator_rollout.decide.reasons import NotFree
 from accelerator_rollout.decide.release import Verdict, judge
 from accelerator_rollout.records import DeviceUse, PublishedDevice, Taint, TaintRuleRecord
-from builders import NOW, World, claim_of, device, pod, pool, running
+from builders import NOW, World, at, claim_of, device, pod, pool, running
 
 TAINT = Taint("vendor.example.com/broken", "", "NoSchedule")
 
@@ -111,6 +113,10 @@ def _unreadable(world: World) -> None:
     world.unreadable["ResourceClaim/worker-1-device"] = "null list"
 
 
+def _settling(world: World) -> None:
+    world.spec = {"release": {"settleSeconds": 5}}
+
+
 REFUSALS: list[tuple[Callable[[World], None], NotFree, str]] = [
     (_terminating, NotFree.POD_TERMINATING, "pod worker-1"),
     (_allocated, NotFree.CLAIM_ALLOCATED, "ResourceClaim worker-1-device"),
@@ -126,6 +132,7 @@ REFUSALS: list[tuple[Callable[[World], None], NotFree, str]] = [
     (_tainted, NotFree.DEVICE_TAINTED, "vendor.example.com/broken"),
     (_ruled, NotFree.DEVICE_TAINTED, "vendor.example.com/broken"),
     (_unreadable, NotFree.STATE_UNKNOWN, "null list"),
+    (_settling, NotFree.SETTLING, "settleSeconds (5 s)"),
 ]
 
 
@@ -206,3 +213,40 @@ def test_a_device_does_not_look_free_while_its_pod_is_there() -> None:
     world.recorded("worker-1", 1)
     world.leave("worker-1")
     assert not verdict(world).exposed
+
+
+# Settling
+
+
+def settling(*, since: datetime, seconds: int = 5, **over: Any) -> Verdict:
+    world = released_world()
+    world.spec = {"release": {"settleSeconds": seconds}}
+    (stored,) = world.status.replacements
+    known = stored.model_copy(update={"stage": Stage.SETTLING, "stage_started_at": since} | over)
+    return judge(known, world.snapshot(), NOW)
+
+
+def test_devices_are_left_alone_for_as_long_as_asked() -> None:
+    first = settling(since=at(-60), stage=Stage.RELEASING)  # seen to be free just now
+    assert first.obstacle is not None
+    assert first.obstacle.due == at(5)
+    assert settling(since=at(-4)).exposed, "nobody else of the workload may get them either"
+
+
+def test_stored_times_are_cut_and_the_wait_must_not_end_early_for_it() -> None:
+    assert not settling(since=at(-5)).released
+    assert settling(since=at(-6)).released
+    assert settling(since=at(-5.25)).released, "not stored yet, so not cut"
+
+
+def test_what_was_released_does_not_settle_again() -> None:
+    assert settling(since=at(-1), stage=Stage.GATED, released_at=at(-1)).released
+
+
+def test_devices_that_are_not_allocatable_do_not_settle() -> None:
+    world = released_world()
+    _settling(world)
+    _tainted(world)
+    obstacle = verdict(world).obstacle
+    assert obstacle is not None
+    assert obstacle.reason is NotFree.DEVICE_TAINTED

@@ -96,6 +96,12 @@ def pool_incomplete() -> World:
     return world
 
 
+def to_be_left_alone() -> World:
+    world = mid_step()
+    world.spec = {"release": {"settleSeconds": 5}}
+    return world
+
+
 def forced() -> World:
     """`worker-2` vanished without word from its kubelet; its claim went with it."""
     world = running("StatefulSet")
@@ -318,6 +324,9 @@ MISTAKES = {
     "nobody waits for an unproven release": Mistake(Promise.RELEASE_PROVEN, forced, no_wait),
     "the wait counts on a node that is not Ready": Mistake(
         Promise.RELEASE_PROVEN, forced_on_a_lost_node, no_wait
+    ),
+    "devices are not left alone to settle": Mistake(
+        Promise.RELEASE_PROVEN, to_be_left_alone, untrue(release, "_settling")
     ),
     "every end counts as the kubelet's": Mistake(Promise.RELEASE_PROVEN, forced, always_by_the_kubelet),
     "a pod of unknown descent counts as new": Mistake(

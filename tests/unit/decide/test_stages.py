@@ -84,7 +84,8 @@ def test_soaking_says_when_it_ends() -> None:
     ("obstacle", "stage"),
     [
         (NotFree.POD_TERMINATING, Stage.TERMINATING),
-        *((r, Stage.RELEASING) for r in NotFree if r is not NotFree.POD_TERMINATING),
+        (NotFree.SETTLING, Stage.SETTLING),
+        *((r, Stage.RELEASING) for r in NotFree if r not in (NotFree.POD_TERMINATING, NotFree.SETTLING)),
     ],
 )
 def test_until_the_devices_are_free_the_obstacle_is_told(obstacle: NotFree, stage: Stage) -> None:
