@@ -32,6 +32,10 @@ def pytest_configure() -> None:
     # By default SIGTERM would end Python on the spot, without the fixtures' clean-up.
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _interrupt)
+    # A shell starts its background jobs with SIGINT ignored, and whatever they start inherits that: a test that
+    # interrupts a program of ours would wait for ever.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

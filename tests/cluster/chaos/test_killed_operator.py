@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -25,12 +25,8 @@ SLOW: Final = {"teardown_seconds": 0.4, "unprepare_seconds": 0.3, "ready_seconds
 LONGEST: Final = 7.0  # seconds in which a rollout that nobody disturbs is over
 
 
-def _told(stage: str) -> Callable[[Recorded], bool]:
-    def there(one: Recorded) -> bool:
-        flying = one.status.get("replacements") or []
-        return one.kind == "AcceleratorRollout" and any(r["stage"] == stage for r in flying)
-
-    return there
+def _flying(one: Recorded) -> list[dict[str, Any]]:
+    return list(one.status.get("replacements") or []) if one.kind == "AcceleratorRollout" else []
 
 
 def _pod(predicate: Callable[[Recorded], bool]) -> Callable[[Recorded], bool]:
@@ -39,16 +35,16 @@ def _pod(predicate: Callable[[Recorded], bool]) -> Callable[[Recorded], bool]:
 
 # What is seen of a write of the operator, or of what follows from it.
 MOMENTS: Final[Mapping[str, Callable[[Recorded], bool]]] = {
-    "the choice is recorded": _told("Selected"),
+    "the choice is recorded": lambda one: any(r["stage"] == "Selected" for r in _flying(one)),
     "a pod is leaving": _pod(lambda p: p.deleting),
     "a successor is gated": _pod(lambda p: gated(p.object)),
-    "the release is recorded": _told("Gated"),
+    "the release is recorded": lambda one: any(r.get("releasedAt") for r in _flying(one)),
     "a gate is open": _pod(lambda p: not gated(p.object) and not p.object["spec"].get("nodeName")),
     "the Deployment is paused": lambda one: (
         one.kind == "Deployment" and bool(one.object["spec"].get("paused"))
     ),
     "the Deployment is free": lambda one: one.kind == "Deployment" and not one.object["spec"].get("paused"),
-    "it warms up": _told("WarmingUp"),
+    "a successor starts": _pod(lambda p: bool(p.object["spec"].get("nodeName")) and not p.deleting),
 }
 
 
