@@ -155,7 +155,10 @@ RULES: dict[str, Case] = {
         accepted=SPEC | {"release": {"settleSeconds": 59, "timeoutSeconds": 60}},
         refused=SPEC | {"release": {"settleSeconds": 60, "timeoutSeconds": 60}},
         field="spec.release.settleSeconds",
-        message="settleSeconds must be less than timeoutSeconds",
+        message=(
+            "settleSeconds must be less than timeoutSeconds: the devices do not count as free before they have "
+            "settled, so every release would be late"
+        ),
     ),
 }
 
