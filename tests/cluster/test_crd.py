@@ -342,6 +342,10 @@ async def test_kubectl_shows_where_a_rollout_stands(
 
 
 @pytest.mark.usefixtures("namespace")
-async def test_kubectl_explains_a_field(control_plane: ControlPlane) -> None:
+async def test_kubectl_explains_a_field(control_plane: ControlPlane, admin: Api) -> None:
+    async with asyncio.timeout(30):
+        # What there is to explain is published some seconds after the kind is served, without any event.
+        while "apis/accelerator-rollout.dev/v1alpha1" not in await admin.text("/openapi/v3"):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
     lines = await kubectl(control_plane.kubeconfig, "explain", "arol.spec.release.timeoutSeconds")
     assert any("until its devices are proven free" in line for line in lines)
