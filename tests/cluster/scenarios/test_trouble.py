@@ -4,6 +4,7 @@ import asyncio
 
 from lab.client import PatchType
 from lab.operator_process import OperatorProcess
+from lab.recorder import Recorded
 from lab.resources import ACCELERATOR_ROLLOUTS, PODS
 from lab.world import BROKEN, GOOD, NEWER, MakeWorld, Shape, condition_of, image_of
 
@@ -37,8 +38,15 @@ async def test_a6_broken_pods_go_first_and_one_at_a_time(
     world = await make_world(Shape(kind, replicas=3, image="example.com/llm:unready"), devices=(3,))
     await world.make_workload()
     await world.make_rollout()
-    await world.until(lambda o: (o.get("status") or {}).get("gatedReplicas") == 0, "open gates")
     expected = 3 if kind == "Deployment" else 1  # an ordered StatefulSet waits for its first pod
+    bound: set[str] = set()
+
+    def all_bound(one: Recorded) -> bool:
+        if one.kind == "Pod" and one.object["spec"].get("nodeName"):
+            bound.add(one.uid)
+        return len(bound) == expected
+
+    await world.recorder.until(all_bound, what="the first pods to come to their nodes")
 
     await world.set_image(NEWER)
     await world.until_ready(image=NEWER)
