@@ -34,24 +34,25 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
     waiting = [p for p in snapshot.pods if p.live and gated(p)]
     # A departure whose successor does not exist yet counts too: once we are gone, its gate would open at first sight.
     unreleased = [a for a in appraisals if a.unreleased]
+    # Nobody may be there to open a gate once we are gone: a successor that its controller is about to make is waited for.
+    heirless = [a for a in appraisals if a.successor is None] if _lacks_pods(snapshot) else []
     due = _due(snapshot, max((a.entry.grace_seconds or 0 for a in appraisals), default=0))
     late = now >= due
-    if not waiting and (late or not unreleased):
+    if not waiting and (late or not (unreleased or heirless)):
         return Plan((*driver.let_go(), leave), rollout.status, record_first=False, next_due=None)
     # Deleted between a step and its lock: without the lock no gate of a Deployment opens.
     locks = tuple(a for a in driver.upkeep(may_move=True) if isinstance(a, PauseDeployment))
     acts: tuple[Action, ...] = (*locks, *openings(snapshot, driver, appraisals, doomed="").actions)
     if late:
         acts = _open_all(waiting, appraisals)
-    who = ", ".join(sorted(a.entry.pod_name or a.entry.replacement_pod_name for a in unreleased))
-    told = f"the object is being deleted; waiting for the devices of {who}, until {due:%H:%M:%S} UTC at most"
+    who = _names(unreleased)
     status = rollout.status.model_copy(
         update={
             "replacements": tuple(restage(a.entry, a.standing, now) for a in appraisals),
             "conditions": leaving(
                 rollout.status.conditions,
                 rollout.generation,
-                told if who else "the object is being deleted",
+                _told(unreleased, heirless, due),
                 now,
             ),
         }
@@ -61,6 +62,30 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
         text = f"the object is being deleted: gates open without proof that the devices of {who} are free"
         notices = (Notice(EventType.WARNING, Announcement.OPENED_WITHOUT_PROOF, text, "OpenGate"),)
     return Plan(acts, status, record_first=False, next_due=None if late else due, notices=notices)
+
+
+def _lacks_pods(snapshot: Snapshot) -> bool:
+    """Whether the workload's controller still has a pod to make. One that is being deleted makes none."""
+    workload = snapshot.workload
+    if workload is None or workload.deletion is not None:
+        return False
+    return sum(p.live for p in snapshot.pods) < workload.replicas
+
+
+def _told(unreleased: list[Appraisal], heirless: list[Appraisal], due: datetime) -> str:
+    awaited = (
+        f"the devices of {_names(unreleased)}"
+        if unreleased
+        else f"the pod that takes the place of {_names(heirless)}"
+        if heirless
+        else ""
+    )
+    until = f"; waiting for {awaited}, until {due:%H:%M:%S} UTC at most" if awaited else ""
+    return f"the object is being deleted{until}"
+
+
+def _names(appraisals: list[Appraisal]) -> str:
+    return ", ".join(sorted(a.entry.pod_name or a.entry.replacement_pod_name for a in appraisals))
 
 
 def _open_all(waiting: list[PodRecord], appraisals: tuple[Appraisal, ...]) -> tuple[OpenGate, ...]:

@@ -1,5 +1,7 @@
 """Our object is being deleted: nothing of ours stays behind, and nobody is stranded at our gate."""
 
+from typing import Any
+
 import pytest
 
 from accelerator_rollout.decide.actions import (
@@ -68,6 +70,27 @@ def test_after_the_wait_the_gate_opens_with_a_warning() -> None:
     decided = world.plan(at(GRACE + EXTRA))
     assert decided.actions == (OpenGate("worker-2", "q-worker-2", "p-worker-2"),)
     assert [(n.type, n.reason) for n in decided.notices] == [(EventType.WARNING, "OpenedWithoutProof")]
+
+
+@BOTH
+def test_the_successor_that_is_about_to_come_is_waited_for_and_no_longer(kind: str) -> None:
+    """Its gate would stay closed should the operator go together with the object."""
+    world = deleted(kind, vanished=False)
+    del world.pods["q-worker-2"]
+    decided = world.plan(at(1))
+    assert (decided.actions, decided.next_due) == ((), at(GRACE + EXTRA))
+    said = next(c.message for c in decided.status.conditions if c.type == "Progressing")
+    assert "waiting for the pod that takes the place of worker-2" in said
+    assert world.actions(at(GRACE + EXTRA))[-1] == LEAVE
+
+
+@BOTH
+@pytest.mark.parametrize("change", [{"replicas": 2}, {"deletion": at(0)}], ids=["scaled down", "deleted"])
+def test_no_successor_is_waited_for_that_nobody_will_make(kind: str, change: dict[str, Any]) -> None:
+    world = deleted(kind, vanished=False)
+    del world.pods["q-worker-2"]
+    world.set_workload(**change)
+    assert world.actions(at(1))[-1] == LEAVE
 
 
 @BOTH
