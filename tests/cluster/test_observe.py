@@ -372,12 +372,13 @@ async def test_events_lost_by_a_watch_that_seems_alive_are_found_out(
 async def test_a_broken_connection_loses_nothing(wire: Wire, admin: Api, namespace: str) -> None:
     async with watching(wire) as seen:
         gone, _ = await web_with_pods(admin, namespace, seen)
-        before = seen.snapshot(namespace).watched_since
+        # Others leave the cluster while we start: what the first comparison repaired is no fault of the connection.
+        before, missed = seen.snapshot(namespace).watched_since, seen.observer.missed
         wire.cut()
         await admin.delete(PODS, gone, namespace, grace_seconds=0)
         await seen.until(lambda: seen.snapshot(namespace).vanished, "the departure is seen")
         assert seen.snapshot(namespace).watched_since == before
-        assert seen.observer.missed == 0
+        assert seen.observer.missed == missed
 
 
 async def test_an_outage_is_noticed_and_survived(wire: Wire, admin: Api, namespace: str) -> None:
