@@ -52,6 +52,10 @@ test: lint ## Everything but the long suites: linters, unit, model and cluster t
 chaos: venv ## 20 rollouts whose operator is killed at random moments
 	$(BIN)/python -m pytest tests/cluster/chaos -m slow -s $(ARGS)
 
+.PHONY: hostile
+hostile: venv ## 100 runs under blows that free devices without proof, with holds and without
+	$(BIN)/python -m pytest tests/cluster/hostile -m slow -s $(ARGS)
+
 .PHONY: bench
 bench: venv ## Measure: ours against native, latency, writes, memory, start-up
 	$(BIN)/python -m bench $(ARGS)

@@ -24,8 +24,16 @@ from accelerator_rollout.decide.actions import Action
 from accelerator_rollout.decide.invariants import violations
 from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.plan import plan
-from accelerator_rollout.decide.snapshot import Freshness, GateProbe, Refused, Rival, Snapshot, Vanished
-from accelerator_rollout.names import FINALIZER, GATE
+from accelerator_rollout.decide.snapshot import (
+    Freshness,
+    GateProbe,
+    HoldAbility,
+    Refused,
+    Rival,
+    Snapshot,
+    Vanished,
+)
+from accelerator_rollout.names import FINALIZER, GATE, GROUP, PLURAL
 from accelerator_rollout.records import (
     BudgetRecord,
     ClaimRecord,
@@ -52,6 +60,7 @@ CREATED = NOW - timedelta(hours=1)  # of everything that has been there for long
 SPACE, NAME, DRIVER = "models", "worker", "lpu.example.com"
 OLD, NEW = "old-digest-0000", "new-digest-0000"
 GRACE, EXTRA = 30, 60  # seconds
+OUR_HOLD = Reservation(GROUP, PLURAL, NAME, f"arol-{NAME}")
 
 
 def at(seconds: float) -> datetime:
@@ -301,6 +310,9 @@ class World:
     watched_since: datetime | None = field(default_factory=lambda: at(-600))
     probe: GateProbe | None = None
     policy_parks: bool = True
+    former: list[PodRecord] = field(default_factory=list)
+    ability: HoldAbility = HoldAbility.NOT_PERMITTED
+    disputed: frozenset[str] = frozenset()
     spec: dict[str, Any] = field(default_factory=dict)
     status: RolloutStatus = field(default_factory=lambda: RolloutStatus(adopted_at=at(-600)))
     generation: int = 1
@@ -398,6 +410,10 @@ class World:
         }
         noted |= {use.device for c in self.claims.values() for use in c.uses or ()}
         everyone = (*self.claims.values(), *self.strangers)
+        pools = {(d.driver, d.pool) for d in noted}
+        noted |= {
+            u.device for c in everyone for u in c.uses or () if (u.device.driver, u.device.pool) in pools
+        }
         return Snapshot(
             rollout=self.rollout(),
             rivals=tuple(self.rivals),
@@ -419,6 +435,9 @@ class World:
             refused=tuple(self.refused),
             unreadable=dict(self.unreadable),
             policy_parks=self.policy_parks,
+            former=tuple(self.former),
+            hold=self.ability,
+            disputed=self.disputed,
         )
 
     def plan(self, now: datetime = NOW) -> Plan:

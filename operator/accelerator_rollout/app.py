@@ -7,6 +7,7 @@ import os
 import platform
 import signal
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any, Final
 
 from aiohttp import web
@@ -16,6 +17,7 @@ from accelerator_rollout.act.client import ApiClient, Raw
 from accelerator_rollout.act.confirming import Confirming
 from accelerator_rollout.act.events import Events
 from accelerator_rollout.act.executor import Executor
+from accelerator_rollout.act.holding import Holding
 from accelerator_rollout.act.parking import Parking
 from accelerator_rollout.act.reporter import Reporter
 from accelerator_rollout.act.rights import missing
@@ -25,7 +27,7 @@ from accelerator_rollout.control.leadership import AlwaysLeader
 from accelerator_rollout.control.loop import Loop
 from accelerator_rollout.control.queue import KeyedQueue
 from accelerator_rollout.decide.plan import plan
-from accelerator_rollout.decide.snapshot import Freshness
+from accelerator_rollout.decide.snapshot import Freshness, HoldAbility
 from accelerator_rollout.errors import StartError, UnavailableError
 from accelerator_rollout.metrics import Metrics, age
 from accelerator_rollout.observe.errors import NotAllowedError, ObserveError
@@ -39,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 _STUCK: Final = 120.0  # seconds that one decision may take before the process counts as dead
 _INSTALL_ROLES: Final = "install the roles that come with the operator (deploy/kustomize/base/rbac.yaml)"
-_STRAYS: Final = 2.0  # seconds between looks for gates that nobody answers for
+_STRAYS: Final = 2.0  # seconds between looks for gates and holds that nobody answers for
 
 
 class Operator:
@@ -49,7 +51,10 @@ class Operator:
         self._settings = settings
         self.metrics = Metrics()
         self.store = Store(
-            now=utc_now, namespaces=settings.namespaces, kubelet_managers=settings.kubelet_managers
+            now=utc_now,
+            namespaces=settings.namespaces,
+            kubelet_managers=settings.kubelet_managers,
+            orphan_hold_wait=timedelta(seconds=settings.orphan_hold_seconds),
         )
         self.queue: KeyedQueue[Key] = KeyedQueue(waited=self.metrics.waited)
         load = configuration_from(settings.kubeconfig, settings.context)
@@ -67,6 +72,7 @@ class Operator:
             timeout_seconds=settings.request_timeout_seconds,
         )
         self.parking = Parking(self.client)
+        self.holding = Holding(self.client)
         events = Events(self.client, utc_now, platform.node() or "operator")
         self.reporter = Reporter(self.client, events, utc_now)
         executor = Executor(
@@ -87,6 +93,7 @@ class Operator:
             utc_now,
             plan,
             policy_parks=lambda: self.parking.present,
+            hold=lambda: self.holding.ability,
             workers=settings.workers,
         )
         self._gauges()
@@ -130,6 +137,7 @@ class Operator:
                 group.create_task(self.loop.run(), name="loop")
                 group.create_task(self._strays(), name="strays")
                 group.create_task(self.parking.run(), name="parking")
+                group.create_task(self.holding.run(), name="holding")
         except (ObserveError, UnavailableError) as error:
             raise _start_error(error) from error
         except ExceptionGroup as group:
@@ -141,6 +149,7 @@ class Operator:
         lacking = await missing(self.client, self._settings.namespaces)
         if lacking:
             raise StartError(f"not allowed to {', '.join(lacking)}: {_INSTALL_ROLES}")
+        await self.holding.look()
 
     def _written(self, kind: Kind, raw: Raw) -> None:
         """Let the store see at once what our own write brought."""
@@ -155,6 +164,12 @@ class Operator:
                     await self.reporter.open_stray(pod)
                 except Exception:  # noqa: BLE001 - one odd pod must not end the work for all others
                     _log.exception("the gate of %s/%s could not be opened", pod.namespace, pod.name)
+            possible = self.holding.ability is HoldAbility.POSSIBLE
+            for claim, uid in self.store.ownerless_holds() if possible else ():
+                try:
+                    await self.reporter.sweep_hold(claim, uid)
+                except Exception:  # noqa: BLE001 - as above
+                    _log.exception("the hold on claim %s/%s could not be swept", claim.namespace, claim.name)
 
     # Probes and metrics
 

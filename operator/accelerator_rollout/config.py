@@ -23,6 +23,7 @@ class Settings:
     request_timeout_seconds: float = 15.0
     workers: int = 4
     kubelet_managers: frozenset[str] = frozenset({"kubelet"})
+    orphan_hold_seconds: float = 300.0
     log_format: str = "json"
     log_level: str = "INFO"
 
@@ -93,6 +94,11 @@ OPTIONS: Final = (
         _names,
         "field managers whose word on a pod's end is the kubelet's, with commas: distributions that rename the binary "
         "rename its manager; default: kubelet",
+    ),
+    _Option(
+        "orphan-hold-seconds",
+        _positive,
+        "seconds that a hold stays on a claim whose AcceleratorRollout and pod are both gone; default: 300",
     ),
     _Option("log-format", str, "json or text; default: json", ("json", "text")),
     _Option(

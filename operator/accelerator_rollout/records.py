@@ -6,8 +6,9 @@ Times are aware UTC datetimes with the API's resolution of one second: never ord
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 
 from accelerator_rollout.api.models import RolloutObject, Unreadable, WorkloadKind
@@ -82,6 +83,12 @@ class PodRecord:
     deletion_cost: int = 0
 
     @property
+    def claim_names(self) -> tuple[str, ...]:
+        """The names of its claims that exist, the one for extended resources too: that stands in its status alone."""
+        generated = tuple(claim.claim_name for claim in self.claims if claim.claim_name)
+        return (*generated, self.extended_claim) if self.extended_claim else generated
+
+    @property
     def bound(self) -> bool:
         """Whether the scheduler has given the pod a node."""
         return bool(self.node)
@@ -103,6 +110,15 @@ class PodRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SelectorTerm:
+    """One requirement of a label selector."""
+
+    key: str
+    operator: str  # In, NotIn, Exists, DoesNotExist
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """A device by its full name: unique in a cluster together with its share."""
 
@@ -121,6 +137,30 @@ class DeviceUse:
     device: Device
     admin: bool = False
     share_id: str = ""
+    consumed: tuple[
+        tuple[str, Decimal], ...
+    ] = ()  # capacity of a shared device that the result draws (KEP-5075)
+    request: str = ""  # name of the claim's request, "request/subrequest" where it had alternatives
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration of device taints (KEP-5055); what is empty matches everything."""
+
+    key: str
+    operator: str  # Equal (also if empty) or Exists
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRequest:
+    """What one request of a claim says about which devices it takes. Alternatives stand as `request/subrequest`."""
+
+    name: str
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: tuple[tuple[str, Decimal], ...] = ()
+    admin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +186,8 @@ class ClaimRecord:
     reserved_for: tuple[Reservation, ...]
     uses: tuple[DeviceUse, ...] | None
     finalizers: tuple[str, ...] = ()
+    owner_pod_name: str = ""
+    requests: tuple[DeviceRequest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +205,54 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
+class Capacity:
+    """One capacity of a device, and (for a shared one) what a request for it is rounded to (KEP-5075)."""
+
+    name: str
+    value: Decimal
+    default: Decimal | None = None  # what a claim draws that does not ask
+    choices: tuple[Decimal, ...] = ()  # valid values, ascending
+    least: Decimal | None = None
+    most: Decimal | None = None
+    step: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """An amount of one counter of a counter set: there, or drawn by a device (KEP-4815)."""
+
+    set: str
+    name: str
+    value: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """One term of a node selector: all its requirements, on labels and on fields."""
+
+    labels: tuple[SelectorTerm, ...] = ()
+    fields: tuple[SelectorTerm, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Which nodes may use what a slice or a device offers: one by name, all, or those of a selector; else none."""
+
+    node: str = ""
+    every: bool = False
+    terms: tuple[NodeTerm, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PublishedDevice:
-    """A device as a ResourceSlice lists it."""
+    """A device as a ResourceSlice lists it. `access` is set where the slice leaves it to each device."""
 
     name: str
     taints: tuple[Taint, ...] = ()
+    draws: tuple[Counter, ...] = ()
+    capacity: tuple[Capacity, ...] = ()
+    shared: bool = False  # may be allocated several times, each time a part of its capacity
+    access: Access | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +268,8 @@ class SliceRecord:
     slice_count: int
     node: str  # "" where the slice is not local to one node
     devices: tuple[PublishedDevice, ...]
+    counters: tuple[Counter, ...] = ()  # what the pool's partitions draw on together
+    access: Access = Access()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,15 +296,7 @@ class NodeRecord:
     ready: bool
     ready_since: datetime | None
     unschedulable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SelectorTerm:
-    """One requirement of a label selector."""
-
-    key: str
-    operator: str  # In, NotIn, Exists, DoesNotExist
-    values: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from lab.client import Api
 from lab.controlplane import ControlPlane
-from lab.install import Account, install
+from lab.install import HOLD, Account, install
 from lab.kubeconfig import Connection
 from lab.ledger import Ledger
 from lab.nodes import SimulatedNodes
@@ -18,6 +18,19 @@ from lab.recorder import Recorder
 from lab.world import MakeWorld, Shape, World
 
 _HERE = Path(__file__).parent
+_FIGURES = pytest.StashKey[list[str]]()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The figures of a long run come last."""
+    for line in config.stash.get(_FIGURES, []):
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def figures(pytestconfig: pytest.Config) -> list[str]:
+    """Lines to tell at the very end."""
+    return pytestconfig.stash.setdefault(_FIGURES, [])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,7 +57,7 @@ def account(cluster: Connection) -> Account:
 
     async def put() -> Account:
         async with Api(cluster) as admin:
-            return await install(admin)
+            return await install(admin, HOLD)
 
     return asyncio.run(put())
 

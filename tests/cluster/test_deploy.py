@@ -18,7 +18,15 @@ from accelerator_rollout.decide.actions import ParkReason
 from lab.client import Api, ApiError, EventType, Object, PatchType
 from lab.controlplane import ControlPlane
 from lab.install import BASE, Account, manifests
-from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
+from lab.resources import (
+    ACCELERATOR_ROLLOUTS,
+    DEPLOYMENTS,
+    PODS,
+    REPLICA_SETS,
+    RESOURCE_CLAIMS,
+    STATEFUL_SETS,
+    Resource,
+)
 from lab.toolchain import find_kubectl
 
 pytestmark = pytest.mark.cluster
@@ -407,6 +415,9 @@ NEEDED: Final = {
     ("apps", "statefulsets"): READ,
     ("policy", "poddisruptionbudgets"): READ,
     ("resource.k8s.io", "resourceclaims"): READ,
+    # The optional role; `binding` is no resource that is served, only one that is asked for.
+    ("resource.k8s.io", "resourceclaims/status"): ("patch",),
+    ("resource.k8s.io", "resourceclaims/binding"): ("patch",),
     ("resource.k8s.io", "resourceslices"): READ,
     ("resource.k8s.io", "devicetaintrules"): READ,
     (names.GROUP, names.PLURAL): (*READ, "patch", "update"),
@@ -572,6 +583,46 @@ async def test_the_operator_writes_status_and_finalizer_of_a_rollout_and_never_i
     await change({"metadata": {"finalizers": ["example.com/mine"]}})
     await admin.patch(ACCELERATOR_ROLLOUTS, "llm", {"metadata": {"finalizers": []}}, namespace)
     await admin.wait_gone(ACCELERATOR_ROLLOUTS, "llm", namespace)
+
+
+async def test_the_operator_holds_a_claim_and_changes_nothing_else_of_it(
+    admin: Api, operator: Api, namespace: str
+) -> None:
+    request = {"name": "device", "exactly": {"deviceClassName": "any"}}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "llm", "namespace": namespace},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    result = {"request": "device", "driver": "x.example.dev", "pool": "p", "device": "d"}
+    theirs = {"apiGroup": "example.com", "resource": "things", "name": "llm", "uid": "of-theirs"}
+    ours = {"apiGroup": names.GROUP, "resource": names.PLURAL, "name": "llm", "uid": "of-ours"}
+    allocated = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [theirs]}
+
+    async def become(status: Object) -> None:
+        await admin.patch(RESOURCE_CLAIMS, "llm", {"status": status}, namespace, subresource="status")
+
+    async def change(status: Object) -> Object:
+        return await operator.patch(
+            RESOURCE_CLAIMS, "llm", {"status": status}, namespace, subresource="status"
+        )
+
+    await admin.create(RESOURCE_CLAIMS, claim)
+    await become(allocated)
+    away = {"reservedFor": None, "allocation": None}
+    for wrong in (away, {"reservedFor": [ours]}, {"reservedFor": [theirs, {**theirs, "uid": "of-another"}]}):
+        assert "its own entry in reservedFor" in await refusal(change(wrong))
+    await change({"reservedFor": [theirs, ours]})
+    assert "its own entry" in await refusal(change({"reservedFor": [ours]}))
+    await change({"reservedFor": [theirs]})
+    await change({"reservedFor": [theirs, ours]})
+    await change(away)  # whole, from a claim that carries our entry
+    found = await admin.get(RESOURCE_CLAIMS, "llm", namespace)
+    assert not found.get("status")
+    assert "cannot patch" in await refusal(
+        operator.patch(RESOURCE_CLAIMS, "llm", {"metadata": {"labels": {"note": "x"}}}, namespace)
+    )
 
 
 async def test_the_limits_bind_the_operator_alone(admin: Api, account: Account, namespace: str) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from accelerator_rollout.cli import release_all
-from accelerator_rollout.names import FINALIZER, GATE, MANAGED_LABEL, PARKED_ANNOTATION
+from accelerator_rollout.names import FINALIZER, GATE, GROUP, MANAGED_LABEL, PARKED_ANNOTATION, PLURAL
 from lab.client import Api, PatchType
 from lab.install import install
 from lab.kubeconfig import Connection
-from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS, STATEFUL_SETS
+from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS, RESOURCE_CLAIMS, STATEFUL_SETS
 
 FOREIGN_GATE = "other.example.com/wait"
 FOREIGN_FINALIZER = "other.example.com/wait"
@@ -177,3 +177,34 @@ async def test_without_a_cluster_it_says_so_in_one_sentence(
     )
     assert release_all.main(arguments) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["beside others", "alone"])
+async def test_a_hold_ends_and_the_devices_with_the_last_one(
+    alone: bool, admin: Api, release: Run, namespace: str
+) -> None:
+    request = {"name": "device", "exactly": {"deviceClassName": "any"}}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "web"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    result = {"request": "device", "driver": "x.example.dev", "pool": "p", "device": "d"}
+    theirs = {"apiGroup": "example.com", "resource": "things", "name": "web", "uid": "of-theirs"}
+    ours = {"apiGroup": GROUP, "resource": PLURAL, "name": "web", "uid": "of-ours"}
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [ours] if alone else [theirs, ours],
+    }
+    await admin.create(RESOURCE_CLAIMS, claim, namespace)
+    await admin.patch(RESOURCE_CLAIMS, "web", {"status": status}, namespace, subresource="status")
+
+    code, said = await release(dry_run=True)
+    assert code == 0
+    assert ("without proof" in said) is alone
+    code, said = await release()
+    assert code == 0, said
+    found = (await admin.get(RESOURCE_CLAIMS, "web", namespace)).get("status") or {}
+    assert found.get("reservedFor") == (None if alone else [theirs])
+    assert ("allocation" in found) is not alone

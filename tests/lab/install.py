@@ -18,13 +18,15 @@ import yaml
 from accelerator_rollout import names
 from lab.client import Api, ApiError, Object, PatchType
 from lab.kubeconfig import Connection
-from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS, SERVICE_ACCOUNTS
+from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS, RESOURCE_CLAIMS, SERVICE_ACCOUNTS
 from lab.toolchain import find_kubectl
 
 BASE: Final = Path(__file__).parents[2] / "deploy" / "kustomize" / "base"
+HOLD: Final = BASE.parent / "overlays" / "hold"
 
 _TOKEN_SECONDS: Final = 12 * 60 * 60
 _PROBE: Final = "admission-probe"
+_HOLDS: Final = "operator-holds-claims"
 _EFFECTIVE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = (
     0.1  # the API server looks for new policies about once a second, and tells nobody when it did
@@ -80,8 +82,12 @@ async def install(admin: Api, folder: Path = BASE) -> Account:
     account = account_of(objects)
     await admin.apply_manifest([body for body in objects if body["kind"] != "Deployment"])
     async with Api(await account.connection(admin)) as operator, _targets(admin, account.namespace):
-        await _await_policies(admin, operator, account.namespace)
+        await _await_policies(admin, operator, account.namespace, holds=_has_hold(objects))
     return account
+
+
+def _has_hold(objects: Sequence[Object]) -> bool:
+    return any(body["metadata"]["name"] == f"{_HOLDS}.{names.GROUP}" for body in objects)
 
 
 @asynccontextmanager
@@ -91,13 +97,17 @@ async def _targets(admin: Api, namespace: str) -> AsyncIterator[None]:
         await admin.apply(_pod(namespace))
         await admin.apply(_deployment(namespace))
         await admin.apply(_rollout(namespace))
+        await admin.apply(_claim(namespace))
+        result = {"request": "device", "driver": "probe.example.dev", "pool": "probe", "device": "probe"}
+        status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [_reservation("one")]}
+        await admin.patch(RESOURCE_CLAIMS, _PROBE, {"status": status}, namespace, subresource="status")
         yield
     finally:
-        for resource in (ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS):
+        for resource in (ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS, RESOURCE_CLAIMS):
             await admin.delete_if_there(resource, _PROBE, namespace)
 
 
-async def _await_policies(admin: Api, operator: Api, namespace: str) -> None:
+async def _await_policies(admin: Api, operator: Api, namespace: str, *, holds: bool) -> None:
     """Await that each policy does its work. All probes are dry runs, but for one that must fail in any case."""
     probes: dict[str, Callable[[], Awaitable[bool]]] = {
         "gate": lambda: _gates(admin, namespace),
@@ -140,6 +150,8 @@ async def _await_policies(admin: Api, operator: Api, namespace: str) -> None:
             "operator-patches-rollouts",
         ),
     }
+    if holds:
+        probes[_HOLDS] = lambda: _refused(_takes_a_claim(operator, namespace), _HOLDS)
     deadline = time.monotonic() + _EFFECTIVE_SECONDS
     while True:
         for policy in [policy for policy, probe in probes.items() if await probe()]:
@@ -185,6 +197,29 @@ async def _refused(attempt: Awaitable[object], policy: str) -> bool:
             return False
         raise
     return False
+
+
+async def _takes_a_claim(operator: Api, namespace: str) -> Object:
+    """Reserve a claim for one more pod, which is not the operator's to do."""
+    body = {"status": {"reservedFor": [_reservation("one"), _reservation("two")]}}
+    return await operator.patch(
+        RESOURCE_CLAIMS, _PROBE, body, namespace, subresource="status", params=_DRY_RUN
+    )
+
+
+def _reservation(name: str) -> Object:
+    # Not of a pod: their controller would end the reservation of one that does not exist.
+    return {"apiGroup": "example.com", "resource": "things", "name": name, "uid": f"of-{name}"}
+
+
+def _claim(namespace: str) -> Object:
+    request = {"name": "device", "exactly": {"deviceClassName": _PROBE}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": _PROBE, "namespace": namespace},
+        "spec": {"devices": {"requests": [request]}},
+    }
 
 
 def _pod(namespace: str) -> Object:

@@ -1,12 +1,15 @@
 """A namespace for one test: usable when it is made, and gone with all that was in it when it is removed."""
 
 import asyncio
+import contextlib
 
+from accelerator_rollout.names import GROUP
 from lab.client import Api, ApiError
 from lab.resources import (
     ACCELERATOR_ROLLOUTS,
     NAMESPACES,
     PODS,
+    RESOURCE_CLAIMS,
     SERVICE_ACCOUNTS,
     Resource,
 )
@@ -33,6 +36,7 @@ async def remove_namespace(api: Api, name: str, *, seconds: float = 30.0) -> Non
                 # Our own object too: nobody may be there any more to act on its finalizer.
                 for resource in (ACCELERATOR_ROLLOUTS, PODS):
                     await _let_go(api, resource, name)
+                await _end_holds(api, name)
                 left = [pod["metadata"]["name"] for pod in (await api.list(PODS, name)).items]
                 if not left:
                     return
@@ -43,6 +47,18 @@ async def remove_namespace(api: Api, name: str, *, seconds: float = 30.0) -> Non
         raise TimeoutError(
             f"pods of namespace {name} withstand deletion for {seconds:g} s: {left}"
         ) from error
+
+
+async def _end_holds(api: Api, namespace: str) -> None:
+    """Free claims that nobody but an AcceleratorRollout has: no operator may be left to do it."""
+    for claim in (await api.list(RESOURCE_CLAIMS, namespace)).items:
+        reserved = (claim.get("status") or {}).get("reservedFor") or []
+        if reserved and all(entry.get("apiGroup") == GROUP for entry in reserved):
+            body = {"status": {"reservedFor": None, "allocation": None}}
+            with contextlib.suppress(ApiError):  # it went, or its operator was quicker
+                await api.patch(
+                    RESOURCE_CLAIMS, claim["metadata"]["name"], body, namespace, subresource="status"
+                )
 
 
 async def _let_go(api: Api, resource: Resource, namespace: str) -> None:

@@ -50,6 +50,7 @@ class Shape:
     unavailable: int = 1
     strategy: str = ""  # another than the one we drive
     named_claim: str = ""
+    hold: str = "Never"  # spec.release.hold: the cluster would let us
 
 
 @dataclass(slots=True)
@@ -91,13 +92,15 @@ class World:
     async def make_rollout(self, spec: Mapping[str, Any] | None = None, name: str = "") -> None:
         """Create the AcceleratorRollout."""
         ref = {"apiVersion": "apps/v1", "kind": self.shape.kind, "name": self.name}
+        asked = dict(spec or {})
+        asked["release"] = {"hold": self.shape.hold, **asked.get("release", {})}
         await self.api.create(
             ACCELERATOR_ROLLOUTS,
             {
                 "apiVersion": API_VERSION,
                 "kind": KIND,
                 "metadata": {"name": name or self.name, "namespace": self.namespace},
-                "spec": {"workloadRef": ref, **(spec or {})},
+                "spec": {"workloadRef": ref, **asked},
             },
         )
 

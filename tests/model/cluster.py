@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from accelerator_rollout.api.models import RolloutObject, RolloutSpec, RolloutStatus
+from accelerator_rollout.decide.holds import is_hold
 from accelerator_rollout.names import FINALIZER, GATE
 from accelerator_rollout.records import (
     ClaimRecord,
@@ -67,6 +68,7 @@ class Cluster:
     devices: int
     ordered: bool = True
     gated: bool = True  # whether the first template has the gate
+    hold: bool = False  # whether the operator may hold claims
     random: Random = field(default_factory=lambda: Random(0))
 
     now: datetime = NOW
@@ -81,6 +83,7 @@ class Cluster:
     last_states: dict[str, PodRecord] = field(default_factory=dict)
     went: dict[str, tuple[datetime, int]] = field(default_factory=dict)  # pod UID: when its object went
     forced: set[str] = field(default_factory=set)
+    forced_held: set[str] = field(default_factory=set)  # of those, whose claim was held then
     stuck_nodes: set[str] = field(default_factory=set)  # whose driver fails to unprepare
     overlaps: list[Overlap] = field(default_factory=list)
     deletions: list[str] = field(default_factory=list)  # UIDs of pods that somebody asked to go
@@ -162,6 +165,9 @@ class Cluster:
             self.deletions.append(pod.uid)
         if force and pod.bound and pod.uid in self.processes:
             self.forced.add(pod.uid)
+            claim = self.claims.get(pod.claims[0].claim_name or "")
+            if claim is not None and any(map(is_hold, claim.reserved_for)):
+                self.forced_held.add(pod.uid)
         if force or not pod.bound or pod.terminal:
             self.remove(pod)
         elif not pod.terminating:
@@ -338,12 +344,22 @@ class Cluster:
             owner = self.pods.get(claim.owner_pod_uid)
             if owner is not None and not owner.terminal:
                 continue
-            if claim.uses is not None or claim.reserved_for:
-                freed = replace(claim, uses=None, reserved_for=(), resource_version=self.changed())
-                self.claims[claim.name] = freed
+            stays = tuple(filter(is_hold, claim.reserved_for))  # entries of others are left alone
+            if owner is not None and not owner.terminating and stays and self.random.random() < 0.5:
+                continue  # an ended pod without a deletion is reserved for again and again
+            if stays:
+                self._put_claim(claim, reserved_for=stays, deletion=self.now if owner is None else None)
+            elif claim.uses is not None or claim.reserved_for:
+                self._put_claim(claim, uses=None, reserved_for=())
             elif owner is None:
                 self.changed()
                 del self.claims[claim.name]
+
+    def _put_claim(self, claim: ClaimRecord, **over: Any) -> None:
+        if over.get("deletion") is not None and claim.deletion is not None:
+            over["deletion"] = claim.deletion
+        if replace(claim, **over) != claim:
+            self.claims[claim.name] = replace(claim, resource_version=self.changed(), **over)
 
     # The scheduler
 

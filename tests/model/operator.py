@@ -11,7 +11,9 @@ from accelerator_rollout.api.models import RolloutObject, RolloutStatus
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
+    EndHold,
     EvictPod,
+    HoldClaim,
     ManageDeployment,
     OpenGate,
     PauseDeployment,
@@ -33,12 +35,13 @@ from accelerator_rollout.decide.confirm import (
     merge,
     reads_for,
 )
+from accelerator_rollout.decide.holds import held
 from accelerator_rollout.decide.invariants import Violation, violations
 from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.patience import patience
 from accelerator_rollout.decide.plan import plan
-from accelerator_rollout.decide.snapshot import Freshness, Snapshot, Vanished
-from accelerator_rollout.names import FINALIZER, GATE
+from accelerator_rollout.decide.snapshot import Freshness, HoldAbility, Snapshot, Vanished
+from accelerator_rollout.names import FINALIZER, GATE, GROUP, PLURAL
 from accelerator_rollout.records import (
     ClaimRecord,
     DeploymentRecord,
@@ -46,6 +49,7 @@ from accelerator_rollout.records import (
     NodeRecord,
     PodRecord,
     ReplicaSetRecord,
+    Reservation,
     SliceRecord,
     Workload,
 )
@@ -102,6 +106,9 @@ class Operator:
     dies_before: int | None = None  # writes until the process ends
     openings: dict[str, Opening] = field(default_factory=dict)  # by pod UID
     unwatched: set[str] = field(default_factory=set)  # pods that went while no process watched, unrecorded
+    freed_on_leaving: set[str] = field(
+        default_factory=set
+    )  # pods whose hold ended because our object was going
     status_writes: int = 0
     untold: tuple[str, RolloutStatus, RolloutStatus, datetime] | None = None  # uid, stored, true, since when
     actions: list[Action] = field(default_factory=list)
@@ -157,7 +164,7 @@ class Operator:
         names = {c.claim_name for p in store.pods.values() for c in p.claims}
         names |= {c.claim_name for v in store.vanished.values() for c in v.pod.claims}
         names |= {c.name for e in store.rollout.status.replacements for c in e.claims}
-        own = {n: c for n, c in store.claims.items() if n in names}
+        own = {n: c for n, c in store.claims.items() if n in names or held(c, store.rollout.uid)}
         devices = {u.device for c in own.values() for u in c.uses or ()}
         devices |= {
             Device(d.driver, d.pool, d.device)
@@ -183,6 +190,7 @@ class Operator:
             budgets=(),
             freshness=Freshness.STALE if self.stale else Freshness.FRESH,
             watched_since=store.watched_since,
+            hold=HoldAbility.POSSIBLE if self.cluster.hold else HoldAbility.NOT_PERMITTED,
         )
 
     # What it does
@@ -308,8 +316,33 @@ class Operator:
                 self._saw_pod(uid)
                 leaving = fresh.rollout.deletion is not None
                 self.openings[uid] = Opening(self.store.pods_at, without_proof=leaving)
+            case HoldClaim(name, _):
+                claim = self._same_claim(fresh, name)
+                assert claim.uses is not None
+                assert claim.deletion is None
+                mine = Reservation(GROUP, PLURAL, fresh.rollout.name, fresh.rollout.uid)
+                self._set_claim(claim, reserved_for=(*claim.reserved_for, mine))
+            case EndHold(name, _, deallocate):
+                claim = self._same_claim(fresh, name)
+                rest = tuple(r for r in claim.reserved_for if r.uid != fresh.rollout.uid)
+                if deallocate:
+                    if fresh.rollout.deletion is not None:
+                        self.freed_on_leaving.add(claim.owner_pod_uid)
+                    self._set_claim(claim, reserved_for=(), uses=None)
+                else:
+                    self._set_claim(claim, reserved_for=rest)
             case ProbeGate():
                 pass
+
+    def _same_claim(self, fresh: Snapshot, name: str) -> ClaimRecord:
+        current = self.cluster.claims.get(name)
+        if current is None or current.resource_version != fresh.claims[name].resource_version:
+            raise _ConflictError
+        return current
+
+    def _set_claim(self, claim: ClaimRecord, **over: object) -> None:
+        changed = replace(claim, resource_version=self.cluster.changed(), **over)  # type: ignore[arg-type]
+        self.cluster.claims[claim.name] = self.store.claims[claim.name] = changed
 
     def _finalizer(self, action: AddFinalizer | RemoveFinalizer, fresh: Snapshot) -> None:
         current = self.cluster.rollout

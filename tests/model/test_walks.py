@@ -15,6 +15,8 @@ WORLDS = {
     "StatefulSet": {"kind": "StatefulSet"},
     "StatefulSet, parallel": {"kind": "StatefulSet", "ordered": False},
     "StatefulSet, adopted while it runs": {"kind": "StatefulSet", "gated": False},
+    "Deployment, held": {"kind": "Deployment", "hold": True},
+    "StatefulSet, held": {"kind": "StatefulSet", "hold": True},
 }
 EACH = pytest.mark.parametrize("world", WORLDS)
 

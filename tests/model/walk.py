@@ -9,9 +9,10 @@ from random import Random
 from typing import Final
 
 from accelerator_rollout.api.conditions import ConditionType, is_true
+from accelerator_rollout.decide.holds import is_hold
 from accelerator_rollout.decide.plan import plan
 from accelerator_rollout.names import GATE
-from accelerator_rollout.records import DeploymentRecord
+from accelerator_rollout.records import ClaimRecord, DeploymentRecord
 from model.cluster import Cluster, Overlap
 from model.operator import KINDS, Operator
 
@@ -38,10 +39,13 @@ class Walk:
         devices: int = 4,
         ordered: bool = True,
         gated: bool = True,
+        hold: bool = False,
         seed: int = 0,
         decide: object = plan,
     ) -> "Walk":
-        cluster = Cluster(kind, replicas, devices, ordered=ordered, gated=gated, random=Random(seed))
+        cluster = Cluster(
+            kind, replicas, devices, ordered=ordered, gated=gated, hold=hold, random=Random(seed)
+        )
         if not gated:  # it ran before anybody thought of us
             cluster.rollout = None
             for _ in range(12):
@@ -73,6 +77,8 @@ class Walk:
         """
         if overlap.old_pod not in self.cluster.forced:
             return False
+        if overlap.old_pod in self.cluster.forced_held - self.operator.freed_on_leaving:
+            return False  # a hold was there, and nobody else may have got the device, a stranger neither
         if overlap.new_pod.startswith("stranger") or overlap.old_pod.startswith("stranger"):
             return True
         opening = self.operator.openings.get(overlap.new_pod)
@@ -190,9 +196,18 @@ class Walk:
             return f"the Deployment is paused ({spec.parked})"
         if GATE in spec.template.gates and not self.ready():
             return f"not Ready: {rollout.status.conditions}"
+        alone = [
+            c.name for c in cluster.claims.values() if any(map(is_hold, c.reserved_for)) and self.gone(c)
+        ]
+        if alone:
+            return f"holds are left on {alone}"
         if rollout.status.replacements:
             return f"replacements are left: {rollout.status.replacements}"
         return ""
+
+    def gone(self, claim: ClaimRecord) -> bool:
+        pod = self.cluster.pods.get(claim.owner_pod_uid)
+        return pod is None or not pod.live
 
     def ready(self) -> bool:
         rollout = self.cluster.rollout

@@ -6,6 +6,7 @@ decision hangs on more than the UID; the server compares. Leadership is asked ri
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -27,14 +28,17 @@ from accelerator_rollout.names import (
     DELETION_COST_ANNOTATION,
     FIELD_MANAGER,
     GATE,
+    GROUP,
     MANAGED_LABEL,
     MANAGED_LABEL_VALUE,
     PARKED_ANNOTATION,
     PARKING_POLICY,
+    PLURAL,
 )
 from accelerator_rollout.observe.errors import ObserveError
 from accelerator_rollout.observe.kinds import SOURCES, Kind, Served
 from accelerator_rollout.observe.login import LoadConfiguration, open_session
+from accelerator_rollout.records import ClaimRecord
 
 Raw = Mapping[str, Any]
 
@@ -42,6 +46,7 @@ _JSON: Final = "application/json"
 _MERGE: Final = "application/merge-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
+_RESERVED: Final = "/status/reservedFor"
 _EVENTS: Final = "/apis/events.k8s.io/v1"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
@@ -101,6 +106,14 @@ class Client(Protocol):
 
     async def open_gate(self, namespace: str, name: str, uid: str) -> Raw:
         """Remove our gate from a pod."""
+        ...
+
+    async def hold_claim(self, claim: ClaimRecord, name: str, uid: str) -> Raw:
+        """Add the AcceleratorRollout of this name and UID to `reservedFor` of a claim as it was decided on."""
+        ...
+
+    async def end_hold(self, claim: ClaimRecord, uid: str, *, deallocate: bool) -> Raw:
+        """Take the AcceleratorRollout of this UID out of `reservedFor`, or everybody, with the allocation."""
         ...
 
     async def try_pod(self, namespace: str, template: Raw) -> Raw:
@@ -232,6 +245,45 @@ class ApiClient:
         }
         return await self._write("patch", Kind.PODS, namespace, name, "", body, content=_STRATEGIC)
 
+    # Their claims
+
+    async def hold_claim(self, claim: ClaimRecord, name: str, uid: str) -> Raw:
+        """Add the AcceleratorRollout of this name and UID to `reservedFor` of a claim as it was decided on."""
+        entry = {"apiGroup": GROUP, "resource": PLURAL, "name": name, "uid": uid}
+        add = (
+            {"op": "add", "path": f"{_RESERVED}/-", "value": entry}
+            if claim.reserved_for
+            else {"op": "add", "path": _RESERVED, "value": [entry]}
+        )
+        return await self._patch_claim(claim, [add])
+
+    async def end_hold(self, claim: ClaimRecord, uid: str, *, deallocate: bool) -> Raw:
+        """Take the AcceleratorRollout of this UID out of `reservedFor`, or everybody, with the allocation."""
+        whose = [entry.uid for entry in claim.reserved_for]
+        if uid not in whose:
+            raise ConflictError(f"ResourceClaim {claim.namespace}/{claim.name} carries no such hold")
+        if deallocate:
+            away = [{"op": "remove", "path": _RESERVED}, {"op": "remove", "path": "/status/allocation"}]
+        else:
+            away = [{"op": "remove", "path": f"{_RESERVED}/{whose.index(uid)}"}]
+        return await self._patch_claim(claim, away)
+
+    async def _patch_claim(self, claim: ClaimRecord, changes: Sequence[Raw]) -> Raw:
+        # The version stands for the whole list: whatever came in between makes the test fail.
+        tests = [
+            {"op": "test", "path": "/metadata/uid", "value": claim.uid},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": claim.resource_version},
+        ]
+        return await self._write(
+            "patch",
+            Kind.CLAIMS,
+            claim.namespace,
+            claim.name,
+            "status",
+            [*tests, *changes],
+            content=_JSON_PATCH,
+        )
+
     async def try_pod(self, namespace: str, template: Raw) -> Raw:
         """Create a pod of the template by dry run, and return what would have been stored."""
         meta = template.get("metadata") or {}
@@ -286,6 +338,13 @@ class ApiClient:
         except ActError:
             return None
         return True
+
+    async def version(self) -> tuple[int, int]:
+        """Return major and minor of the cluster's version; (0, 0) if it cannot be told from the answer."""
+        found = await self._call("get", "version", "/version")
+        numbers = [re.match(r"\d+", str(found.get(part) or "")) for part in ("major", "minor")]
+        major, minor = (int(number.group()) if number else 0 for number in numbers)
+        return major, minor
 
     # The wire
 

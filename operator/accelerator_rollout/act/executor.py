@@ -12,6 +12,8 @@ reads which:
 - PreferVictim: a cost without a step steers nothing, and the next step sets another.
 - EvictPod: stands in the status before it is sent; afterwards the pod's deletionTimestamp shows that it was done.
 - OpenGate: the pod shows it; a stage that is not stored yet is found out again from the pods.
+- HoldClaim: the claim shows it; its devices then wait for a proof, which the next decision finds or waits for.
+- EndHold: our entry and the allocation go in one request; a gate that was to follow opens with the next decision.
 - ProbeGate: a dry run leaves nothing.
 
 Two processes at once: every write carries the UID, and where it hangs on more than that the resourceVersion, so the
@@ -32,7 +34,9 @@ from accelerator_rollout.clock import Clock
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
+    EndHold,
     EvictPod,
+    HoldClaim,
     ManageDeployment,
     OpenGate,
     PauseDeployment,
@@ -60,6 +64,7 @@ from accelerator_rollout.names import FINALIZER, GATE
 from accelerator_rollout.observe.kinds import Kind
 from accelerator_rollout.observe.project import rollout as parse_rollout
 from accelerator_rollout.observe.project import template as parse_template
+from accelerator_rollout.records import ClaimRecord
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +78,8 @@ _OnWorkload = (
     | PreferVictim
     | EvictPod
     | OpenGate
+    | HoldClaim
+    | EndHold
 )
 
 
@@ -104,6 +111,7 @@ class Outcome:
     moved: bool = False
     refused: Refused | None = None
     probe: GateProbe | None = None
+    held: tuple[str, ...] = ()  # UIDs of claims that were held
     stored: bool = True  # the status in the cluster is the plan's
     patience: float = 0.0  # what the plan's status has, if it is not stored
     untold: float = 0.0  # seconds of that which are left
@@ -210,6 +218,8 @@ class Executor:
             outcome = replace(outcome, probe=probe, again=True)
         else:
             await self._send(action, fresh)
+            if isinstance(action, HoldClaim):
+                outcome = replace(outcome, held=(*outcome.held, action.claim_uid))
         self._tell(action, snapshot, "done", "")
         return snapshot, outcome
 
@@ -248,6 +258,14 @@ class Executor:
                 await client.evict(space, name, uid)
             case OpenGate(name, uid, _):
                 self._watched(Kind.PODS, await client.open_gate(space, name, uid))
+            case HoldClaim(name, uid):
+                claim = _claim(fresh, name, uid)
+                raw = await client.hold_claim(claim, fresh.rollout.name, fresh.rollout.uid)
+                self._watched(Kind.CLAIMS, raw)
+            case EndHold(name, uid, deallocate):
+                claim = _claim(fresh, name, uid)
+                raw = await client.end_hold(claim, fresh.rollout.uid, deallocate=deallocate)
+                self._watched(Kind.CLAIMS, raw)
             case _:
                 assert_never(action)
 
@@ -288,7 +306,7 @@ class Executor:
         """Store the status if it says something new; return the snapshot with the object as it is then."""
         rollout = snapshot.rollout
         stored = backlog.stored if backlog else rollout.status
-        if status.to_raw() == stored.to_raw():
+        if status.says_the_same(stored):
             return snapshot
         raw = await self._client.write_status(
             rollout.namespace, rollout.name, rollout.uid, rollout.resource_version, status.to_raw()
@@ -312,6 +330,14 @@ class Executor:
             return GateProbe(digest, GateSource.UNKNOWN, str(error))
         gates = [g.get("name") for g in (pod.get("spec") or {}).get("schedulingGates") or []]
         return GateProbe(digest, GateSource.POLICY if GATE in gates else GateSource.NONE)
+
+
+def _claim(fresh: Snapshot, name: str, uid: str) -> ClaimRecord:
+    """Return the claim as it was decided on. Raises GoneError."""
+    claim = fresh.claims.get(name)
+    if claim is None or claim.uid != uid:
+        raise GoneError(f"ResourceClaim {fresh.rollout.namespace}/{name} is gone")
+    return claim
 
 
 def _renamed(facts: dict[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from accelerator_rollout.act.events import Events, Subject
 from accelerator_rollout.api.conditions import ConditionStatus, ConditionType, remove_condition, set_condition
 from accelerator_rollout.api.models import RolloutObject, Unreadable
 from accelerator_rollout.clock import Clock
+from accelerator_rollout.decide.holds import is_hold
 from accelerator_rollout.decide.outcome import EventType, Notice
 from accelerator_rollout.decide.reasons import Announcement
 from accelerator_rollout.errors import ActError
@@ -15,7 +16,7 @@ from accelerator_rollout.observe.errors import ProjectionError
 from accelerator_rollout.observe.kinds import Kind
 from accelerator_rollout.observe.project import pod as parse_pod
 from accelerator_rollout.observe.project import rollout as parse_rollout
-from accelerator_rollout.records import Owner, PodRecord
+from accelerator_rollout.records import ClaimRecord, Owner, PodRecord
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +93,27 @@ class Reporter:
         )
         notice = Notice(EventType.NORMAL, Announcement.GATE_OPENED, text, "OpenGate")
         await self._events.say(Subject.pod(pod), notice)
+        return True
+
+    async def sweep_hold(self, claim: ClaimRecord, uid: str) -> bool:
+        """Take a hold off a claim whose AcceleratorRollout (of this UID) is gone; return whether that was done.
+
+        The store may be wrong: our objects of the namespace are listed afresh. The claim is written as it was seen.
+        """
+        try:
+            found = await self._client.read_all(Kind.ROLLOUTS, claim.namespace)
+            if any((raw.get("metadata") or {}).get("uid") == uid for raw in found):
+                return False
+            alone = all(is_hold(entry) for entry in claim.reserved_for)
+            await self._client.end_hold(claim, uid, deallocate=alone and len(claim.reserved_for) == 1)
+        except ActError as error:
+            _log.warning(
+                "the hold on claim %s/%s could not be taken off: %s", claim.namespace, claim.name, error
+            )
+            return False
+        _log.info(
+            "took the hold off claim %s/%s: its AcceleratorRollout is gone", claim.namespace, claim.name
+        )
         return True
 
     async def _workload(self, pod: PodRecord) -> Owner | None:

@@ -32,6 +32,13 @@ NEEDED: Final = (
 )
 
 
+# The optional role: writes to reservedFor of a claim are checked twice from 1.36 on, for the whole cluster.
+HOLDS: Final = (
+    Right("patch", "resource.k8s.io", "resourceclaims", "status"),
+    Right("patch", "resource.k8s.io", "resourceclaims", "binding"),
+)
+
+
 class Asking(Protocol):
     """Who asks the API server."""
 

@@ -6,6 +6,7 @@ models accept: a status write that is refused would leave a restarted operator b
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Any, Final, Self
 
 from pydantic import (
@@ -72,8 +73,18 @@ Reason = Annotated[str, Field(max_length=128)]
 Message = Annotated[str, BeforeValidator(_cut_message), Field(max_length=MAX_MESSAGE)]
 
 
-class Part(BaseModel):
-    """A part of our object: immutable, equal by value, written in camelCase."""
+_SAYING: Final[tuple[object, ...]] = (0, False, {})  # values that say something although they are empty
+
+
+@cache
+def _required(part: type[BaseModel]) -> frozenset[str]:
+    """Return the names, and the names as written, of the fields that are always written."""
+    fields = {name: field for name, field in part.model_fields.items() if field.is_required()}
+    return frozenset(fields) | {field.alias or name for name, field in fields.items()}
+
+
+class WholePart(BaseModel):
+    """A part of our object: immutable, equal by value, written in camelCase. All its fields are always there."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -83,6 +94,19 @@ class Part(BaseModel):
         use_attribute_docstrings=True,
         validate_default=True,
     )
+
+    @classmethod
+    def from_raw(cls, raw: object) -> Self:
+        """Read what the API server sent. Raises pydantic's ValidationError."""
+        return cls.model_validate(raw, by_alias=True, by_name=False)
+
+    def to_raw(self) -> dict[str, Any]:
+        """Return the JSON value to send to the API server."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+class Part(WholePart):
+    """A part some of whose fields may be absent."""
 
     @model_validator(mode="before")
     @classmethod
@@ -95,19 +119,6 @@ class Part(BaseModel):
     @model_serializer(mode="wrap")
     def _leave_out_the_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out optional fields that say nothing; absent and empty mean the same when read back."""
-        fields = type(self).model_fields
-        required = {name for name, field in fields.items() if field.is_required()}
-        required |= {fields[name].alias or name for name in required}
+        required = _required(type(self))
         written: dict[str, Any] = handler(self)
-        return {
-            key: item for key, item in written.items() if key in required or item not in (None, "", [], ())
-        }
-
-    @classmethod
-    def from_raw(cls, raw: object) -> Self:
-        """Read what the API server sent. Raises pydantic's ValidationError."""
-        return cls.model_validate(raw, by_alias=True, by_name=False)
-
-    def to_raw(self) -> dict[str, Any]:
-        """Return the JSON value to send to the API server."""
-        return self.model_dump(mode="json", by_alias=True)
+        return {key: item for key, item in written.items() if item or key in required or item in _SAYING}

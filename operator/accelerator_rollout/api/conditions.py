@@ -22,6 +22,7 @@ class ConditionType(StrEnum):
     PROGRESSING = "Progressing"
     DEVICES_RELEASED = "DevicesReleased"
     GUARDRAILS_MET = "GuardrailsMet"
+    HOLD_IN_FORCE = "HoldInForce"
     PAUSED = "Paused"
 
 

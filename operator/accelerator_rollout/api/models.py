@@ -21,7 +21,18 @@ from pydantic import (
 )
 
 from accelerator_rollout.api import rules
-from accelerator_rollout.api.base import Count, Flag, Generation, Message, ObjectName, Part, Reason, Time, Uid
+from accelerator_rollout.api.base import (
+    Count,
+    Flag,
+    Generation,
+    Message,
+    ObjectName,
+    Part,
+    Reason,
+    Time,
+    Uid,
+    WholePart,
+)
 from accelerator_rollout.api.conditions import Condition
 
 MAX_REPLACEMENTS: Final = 100  # in flight at once
@@ -81,6 +92,14 @@ class Outcome(StrEnum):
     SUPERSEDED = "Superseded"  # the template changed again before all pods were replaced
 
 
+class Hold(StrEnum):
+    """When to keep a departed pod's claim allocated until its release is proven."""
+
+    AUTO = "Auto"  # where the cluster and our rights allow it
+    ALWAYS = "Always"  # and replace nothing where they do not
+    NEVER = "Never"
+
+
 class _SpecPart(Part):
     """A part of the spec. Unknown fields are refused: they may forbid what we would do."""
 
@@ -137,6 +156,14 @@ class Release(_SpecPart):
 
     When they have passed, the object is Stalled and says what keeps the devices; the gate stays closed. The
     condition clears when the devices are free.
+    """
+
+    hold: Hold = Hold.AUTO
+    """Whether the devices of the workload's pods stay allocated after a pod is gone, until its release is proven.
+
+    A held device is given to nobody, however its pod went: a forced deletion, or a lost node. Auto holds where the
+    cluster (1.36 or newer) and the operator's optional role allow it, Always replaces no pod where they do not.
+    Condition HoldInForce tells. Departed devices stay allocated while no operator runs.
     """
 
     unproven: Unproven = Unproven()
@@ -198,6 +225,9 @@ class HeldDevice(Part):
     share_id: Uid = ""
     """Set if the claim holds only a share of the device's capacity."""
 
+    request: Annotated[str, Field(max_length=127)] = ""
+    """Name of the claim's request that the device was allocated for."""
+
 
 class HeldClaim(Part):
     """A claim of a departed pod and the devices it held, noted before the pod was touched."""
@@ -215,7 +245,7 @@ class HeldClaim(Part):
     """The devices it held."""
 
 
-class StageEntry(Part):
+class StageEntry(WholePart):
     """When a replacement entered a stage."""
 
     stage: Stage
@@ -299,7 +329,7 @@ class Replacement(Part):
     """When each stage so far began."""
 
 
-class StageDuration(Part):
+class StageDuration(WholePart):
     """How long a replacement spent in a stage."""
 
     stage: Stage
@@ -421,6 +451,13 @@ class RolloutStatus(Part):
             if field.default is not None
         }
         return empty | super().to_raw()
+
+    def says_the_same(self, other: "RolloutStatus") -> bool:
+        """Return whether both are written alike: times are cut to seconds. The history is long and seldom changes."""
+        if self.history != other.history:
+            return self.to_raw() == other.to_raw()
+        bare = {"history": ()}
+        return self.model_copy(update=bare).to_raw() == other.model_copy(update=bare).to_raw()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ They are never renewed: a command is over before they expire.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pykube
@@ -25,6 +25,7 @@ from accelerator_rollout.names import FIELD_MANAGER
 Raw = Mapping[str, Any]
 
 MERGE: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 
 _CHUNK: Final = "500"
@@ -74,12 +75,17 @@ class Cluster:
                 return
             query["continue"] = token
 
-    def patch(self, path: str, body: Raw, content: str = MERGE) -> Raw:
+    def patch(self, path: str, body: Raw | Sequence[Raw], content: str = MERGE) -> Raw:
         """Patch one object."""
         return self._call("PATCH", path, {"fieldManager": FIELD_MANAGER}, body, content)
 
     def _call(
-        self, method: str, path: str, params: Mapping[str, str], body: Raw | None = None, content: str = MERGE
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        body: Raw | Sequence[Raw] | None = None,
+        content: str = MERGE,
     ) -> Raw:
         try:
             answer = self._http.session.request(

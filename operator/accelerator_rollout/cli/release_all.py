@@ -1,17 +1,17 @@
 """`release-all`: before an uninstall, take everything of ours off the cluster, so that nothing stays gated or paused.
 
-In this order: our pause, annotation and label from Deployments; our gate from pods; our finalizer from
-AcceleratorRollouts. What others own stays: their gates, their pauses, their finalizers. A deletion cost that we set stays,
+In this order: our pause, annotation and label from Deployments; our holds from ResourceClaims; our gate from pods; our
+finalizer from AcceleratorRollouts. What others own stays: their gates, their pauses, their finalizers. A deletion cost that we set stays,
 too: it only orders pods of one ReplicaSet. The operator must not run meanwhile, or it would put all of it back.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from accelerator_rollout.cli.cluster import STRATEGIC, Cluster, Raw
+from accelerator_rollout.cli.cluster import JSON_PATCH, STRATEGIC, Cluster, Raw
 from accelerator_rollout.errors import ConflictError, GoneError, OperatorError
 from accelerator_rollout.names import (
     API_VERSION,
@@ -19,11 +19,13 @@ from accelerator_rollout.names import (
     GATE,
     GATE_LABEL,
     GATE_LABEL_VALUE,
+    GROUP,
     MANAGED_LABEL,
     PARKED_ANNOTATION,
     PLURAL,
 )
 
+_CLAIMS: Final = "/apis/resource.k8s.io/v1"
 _OURS: Final = f"/apis/{API_VERSION}"
 _OPERATOR: Final = "app.kubernetes.io/name=accelerator-rollout,app.kubernetes.io/component=operator"
 _TEMPLATED: Final = ("deployments", "statefulsets", "daemonsets")
@@ -35,7 +37,7 @@ class Release:
 
     text: str
     path: str
-    body: Raw
+    body: Raw | list[Raw]
     content: str
 
 
@@ -92,7 +94,7 @@ class ReleaseAll:
     def _do(self) -> int:
         """Do it step by step, each over a fresh look: a Deployment that moves on makes new pods. Return failures."""
         failed = 0
-        for step in (self._deployments, self._pods, self._rollouts):
+        for step in (self._deployments, self._claims, self._pods, self._rollouts):
             for release in step():
                 try:
                     self._cluster.patch(release.path, release.body, release.content)
@@ -115,6 +117,7 @@ class ReleaseAll:
 
     def _all(self) -> Iterator[Release]:
         yield from self._deployments()
+        yield from self._claims()
         yield from self._pods()
         yield from self._rollouts()
 
@@ -138,6 +141,35 @@ class ReleaseAll:
             # A pause without our annotation is a person's.
             what = "resume, and take our label and annotation off" if paused else "take our label off"
             yield self._release("/apis/apps/v1", "deployments", meta, what, body)
+
+    def _claims(self) -> Iterator[Release]:
+        for raw in self._list(_CLAIMS, "resourceclaims"):
+            reserved = (raw.get("status") or {}).get("reservedFor") or []
+            ours = [
+                number
+                for number, entry in enumerate(reserved)
+                if (entry.get("apiGroup"), entry.get("resource")) == (GROUP, PLURAL)
+            ]
+            if not ours:
+                continue
+            meta = raw["metadata"]
+            body: list[Raw] = [
+                {"op": "test", "path": "/metadata/uid", "value": meta["uid"]},
+                {"op": "test", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
+            ]
+            if len(ours) == len(reserved):
+                # Nobody else has the devices: with the last entry the allocation goes, as its controller would do it.
+                what = "end our hold, and free its devices without proof that its node let go of them"
+                body += [
+                    {"op": "remove", "path": f"/status/{field}"} for field in ("reservedFor", "allocation")
+                ]
+            else:
+                what = "end our hold"
+                body += [
+                    {"op": "remove", "path": f"/status/reservedFor/{number}"} for number in reversed(ours)
+                ]
+            one = self._release(_CLAIMS, "resourceclaims", meta, what, body, JSON_PATCH)
+            yield replace(one, path=f"{one.path}/status")
 
     def _pods(self) -> Iterator[Release]:
         # A gated pod is always Pending, and most pods of a cluster are not.
@@ -165,7 +197,7 @@ class ReleaseAll:
         plural: str,
         meta: Raw,
         what: str,
-        body: Raw,
+        body: Raw | list[Raw],
         content: str = "application/merge-patch+json",
     ) -> Release:
         space, name = meta["namespace"], meta["name"]

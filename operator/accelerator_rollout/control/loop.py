@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -13,9 +14,10 @@ from accelerator_rollout.api.models import RolloutObject, RolloutStatus, Unreada
 from accelerator_rollout.clock import Clock
 from accelerator_rollout.control.queue import KeyedQueue
 from accelerator_rollout.decide.disruption import RETRY_SECONDS
+from accelerator_rollout.decide.holds import held
 from accelerator_rollout.decide.outcome import Notice, Plan
 from accelerator_rollout.decide.patience import AT_MOST
-from accelerator_rollout.decide.snapshot import GateProbe, GateSource, Refused, Snapshot
+from accelerator_rollout.decide.snapshot import GateProbe, GateSource, HoldAbility, Refused, Snapshot
 from accelerator_rollout.errors import ActError, ConflictError, GoneError, UnavailableError
 from accelerator_rollout.observe.errors import ProjectionError
 from accelerator_rollout.observe.interests import Key
@@ -26,6 +28,7 @@ _log = logging.getLogger(__name__)
 _REMEMBER_REFUSAL: Final = timedelta(seconds=RETRY_SECONDS)
 _REMEMBER_PROBE: Final = timedelta(minutes=10)  # a policy may be installed, changed or removed meanwhile
 _RETRY_PROBE: Final = timedelta(seconds=30)  # one without an answer
+_HOLD_ATTEMPTS: Final = 3  # per claim
 _SOONEST: Final = 1.0  # seconds; deadlines are no busy loops
 
 
@@ -66,10 +69,18 @@ class _Memory:
     """What the cluster answered to one object's acts, until it is out of date, and what it was not told yet."""
 
     untold: _Untold | None = None
-
     refused: tuple[Refused, ...] = ()
     probe: GateProbe | None = None
     probed_at: datetime | None = None
+    holds: Counter[str] = field(default_factory=Counter)  # per claim UID: how often we held it
+
+    def disputed(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the claims whose hold was put back so often that somebody must be taking it away."""
+        there = {claim.uid for claim in snapshot.claims.values()}
+        for uid in self.holds.keys() - there:
+            del self.holds[uid]
+        lacking = (c.uid for c in snapshot.claims.values() if not held(c, snapshot.rollout.uid))
+        return frozenset(uid for uid in lacking if self.holds[uid] >= _HOLD_ATTEMPTS)
 
 
 class Loop:
@@ -85,11 +96,12 @@ class Loop:
         clock: Clock,
         planner: Planner,
         policy_parks: Callable[[], bool] = lambda: True,
+        hold: Callable[[], HoldAbility] = lambda: HoldAbility.NOT_PERMITTED,
         workers: int = 4,
     ) -> None:
         self._store, self._queue, self._executor, self._reporter = store, queue, executor, reporter
         self._told, self._clock, self._planner, self._workers = told, clock, planner, workers
-        self._policy_parks = policy_parks
+        self._policy_parks, self._hold = policy_parks, hold
         self._memory: dict[Key, _Memory] = {}
         self._since: dict[Key, float] = {}
 
@@ -151,7 +163,12 @@ class Loop:
         memory = self._memory.setdefault(key, _Memory())
         self._expire(memory, now)
         snapshot = replace(
-            snapshot, refused=memory.refused, gate_probe=memory.probe, policy_parks=self._policy_parks()
+            snapshot,
+            refused=memory.refused,
+            gate_probe=memory.probe,
+            policy_parks=self._policy_parks(),
+            hold=self._hold(),
+            disputed=memory.disputed(snapshot),
         )
         backlog = self._backlog(memory, snapshot.rollout)
         if memory.untold is not None:
@@ -176,6 +193,7 @@ class Loop:
             self._queue.add_after(key, outcome.untold)
         elif outcome.stored:
             memory.untold = None
+        memory.holds.update(outcome.held)
         if outcome.refused is not None:
             memory.refused = (outcome.refused,)
         if outcome.probe is not None:

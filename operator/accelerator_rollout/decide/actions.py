@@ -91,6 +91,23 @@ class OpenGate:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldClaim:
+    """Add our entry to the claim's `status.reservedFor`."""
+
+    claim_name: str
+    claim_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndHold:
+    """Take our entry off the claim; with `deallocate` the others (pods proven finished) and the allocation go with it."""
+
+    claim_name: str
+    claim_uid: str
+    deallocate: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeGate:
     """Create a pod of the workload's template by dry run, to learn whether the admission policy gates it."""
 
@@ -107,5 +124,7 @@ Action = (
     | PreferVictim
     | EvictPod
     | OpenGate
+    | HoldClaim
+    | EndHold
     | ProbeGate
 )

@@ -3,8 +3,10 @@
 A refusal stops disruption, never an opening that safety allows: a pod that waits at our gate is ours to answer for.
 """
 
+from accelerator_rollout.api.models import Hold
+from accelerator_rollout.decide.holds import WHY_NOT
 from accelerator_rollout.decide.reasons import Refusal, Waiting
-from accelerator_rollout.decide.snapshot import GateSource, Snapshot
+from accelerator_rollout.decide.snapshot import GateSource, HoldAbility, Snapshot
 from accelerator_rollout.names import FINALIZER, GATE, GATE_LABEL, GATE_LABEL_VALUE
 from accelerator_rollout.records import Template
 from accelerator_rollout.workloads.base import Driver, NotNow, Refused
@@ -37,7 +39,7 @@ def refusal(snapshot: Snapshot, driver: Driver | None) -> Refused | None:
         )
     template = snapshot.workload.template
     what = f"{ref.kind} {ref.name}"
-    return driver.refusal() or _claims(template, what) or _gates(template, what, snapshot)
+    return driver.refusal() or _claims(template, what) or _gates(template, what, snapshot) or _hold(snapshot)
 
 
 def _claims(template: Template, what: str) -> Refused | None:
@@ -78,6 +80,13 @@ def _gates(template: Template, what: str, snapshot: Snapshot) -> Refused | None:
         f"the pods of {what} carry no gate, so a replacement would schedule before its predecessor's devices are "
         f"free. {fix}, or label the template {GATE_LABEL}={GATE_LABEL_VALUE} where the admission policy is installed",
     )
+
+
+def _hold(snapshot: Snapshot) -> Refused | None:
+    if snapshot.rollout.spec.release.hold is not Hold.ALWAYS or snapshot.hold is HoldAbility.POSSIBLE:
+        return None
+    text = f"spec.release.hold is Always, but {WHY_NOT[snapshot.hold][1]}"
+    return Refused(Refusal.HOLD_NOT_POSSIBLE, text)
 
 
 def gate_unknown(snapshot: Snapshot) -> NotNow | None:

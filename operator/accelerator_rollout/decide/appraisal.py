@@ -1,13 +1,17 @@
 """One replacement judged: its entry brought up to date, its verdict and where it stands."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from accelerator_rollout.api.models import Replacement, Stage, StageEntry
+from accelerator_rollout.decide.actions import EndHold
+from accelerator_rollout.decide.allocatable import Obstacle
 from accelerator_rollout.decide.departures import departed, gated
+from accelerator_rollout.decide.holds import ends
 from accelerator_rollout.decide.outcome import ReleaseTime
 from accelerator_rollout.decide.reasons import Waiting
-from accelerator_rollout.decide.release import Obstacle, Verdict, judge, lost
+from accelerator_rollout.decide.release import Verdict, judge, lost, stalled_after
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.decide.stages import Standing, after_release, before_release
 from accelerator_rollout.records import PodRecord
@@ -47,7 +51,7 @@ class Appraisal:
 
 def appraise(entry: Replacement, snapshot: Snapshot, min_ready_seconds: int, now: datetime) -> Appraisal:
     """Judge one entry of the list."""
-    pod = next((p for p in snapshot.pods if p.uid == entry.pod_uid), None)
+    pod = next((p for p in (*snapshot.pods, *snapshot.former) if p.uid == entry.pod_uid), None)
     if pod is not None and not departed(pod):
         return Appraisal(entry, Standing(Stage.SELECTED, entry.reason, entry.message), None, None, left=False)
     successor = next((p for p in snapshot.pods if p.uid == entry.replacement_pod_uid and p.live), None)
@@ -56,6 +60,7 @@ def appraise(entry: Replacement, snapshot: Snapshot, min_ready_seconds: int, now
     standing = (before_release(verdict) if verdict else None) or after_release(
         successor, min_ready_seconds, now
     )
+    standing = _unprepared(standing, entry, successor, snapshot, now)
     taken = lost(entry, snapshot) if opened and standing.reason == Waiting.AWAITING_SCHEDULER else None
     if taken is not None:
         standing = replace(standing, reason=taken.reason, message=f"{standing.message}; {taken.message}")
@@ -63,6 +68,27 @@ def appraise(entry: Replacement, snapshot: Snapshot, min_ready_seconds: int, now
         released = (entry.released_at or now) if verdict.released else None
         entry = entry.model_copy(update={"proof": verdict.proof, "released_at": released})
     return Appraisal(entry, standing, verdict, successor, left=True, lost=taken)
+
+
+def _unprepared(
+    standing: Standing, entry: Replacement, successor: PodRecord | None, snapshot: Snapshot, now: datetime
+) -> Standing:
+    """Return the standing of a successor that its node does not begin to start, for long: nothing else shows that."""
+    if standing.reason != Waiting.AWAITING_NODE or successor is None or entry.stage is not Stage.PREPARING:
+        return standing
+    late = entry.stage_started_at + stalled_after(snapshot)
+    if now < late:
+        return replace(standing, due=late)
+    names = {c.claim_name for c in successor.claims}
+    uses = (u for c in snapshot.claims.values() if c.name in names for u in c.uses or ())
+    devices = ", ".join(sorted(str(use.device) for use in uses)) or "its devices"
+    return replace(
+        standing,
+        reason=Waiting.PREPARE_FAILED,
+        message=f"pod {successor.name} has not begun to start on node {successor.node} since "
+        f"{entry.stage_started_at:%H:%M:%S} UTC: most likely its driver fails to prepare {devices}. See the pod's Events "
+        "(FailedPrepareDynamicResources) and the driver's log",
+    )
 
 
 def restage(entry: Replacement, standing: Standing, now: datetime) -> Replacement:
@@ -77,6 +103,19 @@ def restage(entry: Replacement, standing: Standing, now: datetime) -> Replacemen
         times = (*entry.stage_times, StageEntry(stage=standing.stage, at=now))
         update["stage_times"] = times[-MAX_STAGE_TIMES:]
     return entry.model_copy(update=update)
+
+
+def endings(
+    snapshot: Snapshot, appraisals: Iterable[Appraisal], *, late: bool = False
+) -> tuple[EndHold, ...]:
+    """Return the holds that are to go; `late` are those whose departures have been waited for long enough."""
+    ended: set[str] = set()
+    proven: set[str] = set()
+    for a in appraisals:
+        if a.verdict is not None and (a.verdict.hold_ended or late):
+            ended |= {c.uid for c in a.entry.claims}
+            proven.add(a.entry.pod_uid)
+    return ends(snapshot, ended, proven)
 
 
 def release_times(

@@ -16,7 +16,7 @@ from accelerator_rollout.api.conditions import (
     set_condition,
 )
 from accelerator_rollout.decide.appraisal import Appraisal
-from accelerator_rollout.decide.reasons import Overdue, Settled, Waiting
+from accelerator_rollout.decide.reasons import Holding, Overdue, Settled, Waiting
 from accelerator_rollout.decide.stages import Standing
 from accelerator_rollout.guardrails.rules import Finding
 from accelerator_rollout.workloads.base import NotNow, Refused
@@ -44,6 +44,9 @@ class Picture:
     waits: Standing | None  # what the first pod that is not available waits for
     appraisals: tuple[Appraisal, ...]
     findings: tuple[Finding, ...]
+    hold: (
+        tuple[Holding, str] | None
+    )  # whether holds are in force, and the sentence for people; None if not asked for
 
 
 def conditions(before: Iterable[Condition], picture: Picture, now: datetime) -> tuple[Condition, ...]:
@@ -70,6 +73,12 @@ def conditions(before: Iterable[Condition], picture: Picture, now: datetime) -> 
         board.hold(ConditionType.PAUSED, Waiting.PAUSED, text)
     else:
         board.drop(ConditionType.PAUSED)
+    if picture.hold is None:
+        board.drop(ConditionType.HOLD_IN_FORCE)
+    else:
+        reason, text = picture.hold
+        tell = board.hold if reason is Holding.IN_FORCE else board.deny
+        tell(ConditionType.HOLD_IN_FORCE, reason, text)
     if picture.findings:
         said = "; ".join(f.message for f in picture.findings)
         board.deny(ConditionType.GUARDRAILS_MET, picture.findings[0].rule, said)

@@ -14,7 +14,9 @@ from typing import TypeVar, assert_never
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
+    EndHold,
     EvictPod,
+    HoldClaim,
     ManageDeployment,
     OpenGate,
     PauseDeployment,
@@ -114,7 +116,8 @@ def reads_for(action: Action, snapshot: Snapshot) -> tuple[Read, ...]:
             return (ReadWorkload(),)
         case PreferVictim():
             return (ReadPod(action.pod_name),)
-        case AddFinalizer() | RemoveFinalizer() | ProbeGate():
+        # The claim's resourceVersion goes with a hold; and a proof once found stays one.
+        case AddFinalizer() | RemoveFinalizer() | ProbeGate() | HoldClaim() | EndHold():
             return ()
     assert_never(action)
 
@@ -189,10 +192,11 @@ def _holders(
 ) -> dict[Device, tuple[ClaimRecord, ...]]:
     """Return who holds each device: strangers as the store knows them, our own claims as just read."""
     holders = {device: [c for c in held if c.uid not in own_uids] for device, held in known.items()}
+    pools = {(device.driver, device.pool) for device in known}
     for claim in own:
         for use in claim.uses or ():
-            if use.device in holders:
-                holders[use.device].append(claim)
+            if (use.device.driver, use.device.pool) in pools:
+                holders.setdefault(use.device, []).append(claim)
     return {device: tuple(held) for device, held in holders.items()}
 
 

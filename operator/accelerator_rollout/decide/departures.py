@@ -20,11 +20,13 @@ from accelerator_rollout.api.models import (
     Stage,
     StageEntry,
 )
+from accelerator_rollout.decide.holds import held
 from accelerator_rollout.decide.proof import ended_in_order
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.names import GATE
-from accelerator_rollout.records import PodRecord, StatefulSetRecord
+from accelerator_rollout.records import ClaimRecord, PodRecord, StatefulSetRecord
 
+UNKNOWN_GRACE = 300  # seconds, of a pod nobody saw whose workload is gone, too: more than most ask for
 UNKNOWN_PREFIX = "unknown-"  # id of an entry without a known pod: this and the UID of the gated pod
 
 
@@ -61,17 +63,26 @@ def record(pod: PodRecord, snapshot: Snapshot, cause: Cause, stage: Stage, now: 
 def _held(pod: PodRecord, snapshot: Snapshot) -> tuple[HeldClaim, ...]:
     """Return the pod's claims with the devices they hold now; administrative access holds nothing (KEP-5018)."""
     held = []
-    for entry in pod.claims:
-        claim = snapshot.claims.get(entry.claim_name or "")
+    for name in pod.claim_names:
+        claim = snapshot.claims.get(name)
         if claim is None or (claim.owner_pod_uid and claim.owner_pod_uid != pod.uid):
             continue
-        devices = tuple(
-            HeldDevice(driver=u.device.driver, pool=u.device.pool, device=u.device.name, share_id=u.share_id)
-            for u in claim.uses or ()
-            if not u.admin
-        )
-        held.append(HeldClaim(name=claim.name, uid=claim.uid, devices=devices))
+        held.append(HeldClaim(name=claim.name, uid=claim.uid, devices=_devices(claim)))
     return tuple(held)
+
+
+def _devices(claim: ClaimRecord) -> tuple[HeldDevice, ...]:
+    return tuple(
+        HeldDevice(
+            driver=use.device.driver,
+            pool=use.device.pool,
+            device=use.device.name,
+            share_id=use.share_id,
+            request=use.request,
+        )
+        for use in claim.uses or ()
+        if not use.admin
+    )
 
 
 def track(snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:
@@ -79,16 +90,19 @@ def track(snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:
 
     Entries of pods that have not left (Selected) are kept as they are; `plan` decides about those anew.
     """
-    pods = {p.uid: p for p in snapshot.pods}
+    present = (*snapshot.pods, *snapshot.former)
+    pods = {p.uid: p for p in present}
     vanished = {v.pod.uid: v for v in snapshot.vanished}
     entries = {e.id: e for e in snapshot.rollout.status.replacements}
-    for leaving in sorted(filter(departed, snapshot.pods), key=_age):
+    for leaving in sorted(filter(departed, present), key=_age):
         if leaving.uid not in entries and _matters(leaving, snapshot):
             entries[leaving.uid] = record(leaving, snapshot, Cause.DEPARTURE, Stage.TERMINATING, now)
     for gone in snapshot.vanished:
         if gone.pod.uid not in entries and _matters(gone.pod, snapshot):
             entry = record(gone.pod, snapshot, Cause.DEPARTURE, Stage.RELEASING, now)
             entries[entry.id] = entry.model_copy(update={"vanished_at": _up(gone.at)})
+    for claim in _orphaned(snapshot, entries):
+        entries[claim.owner_pod_uid] = _told_by_hold(claim, snapshot, now)
     updated = []
     for entry in entries.values():
         pod = pods.get(entry.pod_uid)
@@ -102,9 +116,42 @@ def track(snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:
     return _attribute(updated, snapshot, pods)
 
 
+def _orphaned(snapshot: Snapshot, known: Iterable[str]) -> tuple[ClaimRecord, ...]:
+    """Return the claims with our hold whose pod is gone and has no entry: it departed while nobody watched."""
+    there = {p.uid for p in (*snapshot.pods, *snapshot.former)} | set(known)
+    return tuple(
+        claim
+        for claim in sorted(snapshot.claims.values(), key=lambda c: c.name)
+        if claim.owner_pod_uid and claim.owner_pod_uid not in there and held(claim, snapshot.rollout.uid)
+    )
+
+
+def _told_by_hold(claim: ClaimRecord, snapshot: Snapshot, now: datetime) -> Replacement:
+    """Return the entry of a pod that nobody saw go: what its held claim still tells. Its end counts from now on."""
+    devices = _devices(claim)
+    pools = {(d.driver, d.pool) for d in devices}
+    nodes = sorted({s.node for s in snapshot.slices if (s.driver, s.pool) in pools and s.node})
+    node = snapshot.nodes.get(nodes[0]) if nodes else None
+    return Replacement(
+        id=claim.owner_pod_uid,
+        pod_uid=claim.owner_pod_uid,
+        pod_name=claim.owner_pod_name,
+        node_name=nodes[0] if nodes else "",
+        node_uid=node.uid if node else "",
+        grace_seconds=snapshot.workload.template.grace_seconds if snapshot.workload else UNKNOWN_GRACE,
+        stage=Stage.RELEASING,
+        cause=Cause.DEPARTURE,
+        stage_started_at=now,
+        started_at=now,
+        vanished_at=_up(now),
+        claims=(HeldClaim(name=claim.name, uid=claim.uid, devices=devices),),
+        stage_times=(StageEntry(stage=Stage.RELEASING, at=now),),
+    )
+
+
 def _matters(pod: PodRecord, snapshot: Snapshot) -> bool:
     """Whether a leaving pod may hold a device, or have held one that nothing proves free: a gated pod never does."""
-    names = {c.claim_name for c in pod.claims}
+    names = set(pod.claim_names)
     holds = any(name in names and claim.uses is not None for name, claim in snapshot.claims.items())
     # What an ended pod held and let go in order is nobody's concern any more: its object may lie about for days.
     return holds or (pod.bound and not ended_in_order(pod))
@@ -163,9 +210,10 @@ def match(entries: Iterable[Replacement], snapshot: Snapshot, now: datetime) -> 
             entry = entry.model_copy(update={"replacement_pod_uid": "", "replacement_pod_name": ""})  # noqa: PLW2901
         linked.append(entry)
     free = _unclaimed(linked, snapshot)
+    present = pods | {p.uid: p for p in snapshot.former}
     result: list[Replacement] = []
     for entry in sorted(linked, key=lambda e: (e.started_at, e.id)):
-        if entry.replacement_pod_uid or not _has_left(entry, pods):
+        if entry.replacement_pod_uid or not _has_left(entry, present):
             result.append(entry)
             continue
         heir = _heir(entry, free, snapshot)

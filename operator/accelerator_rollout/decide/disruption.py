@@ -10,9 +10,11 @@ from datetime import datetime, timedelta
 
 from accelerator_rollout.decide.actions import Action
 from accelerator_rollout.decide.admission import gate_unknown
+from accelerator_rollout.decide.allocatable import taken, unpublished
 from accelerator_rollout.decide.appraisal import Appraisal
 from accelerator_rollout.decide.budget import MAX_UNAVAILABLE, available
-from accelerator_rollout.decide.reasons import Waiting
+from accelerator_rollout.decide.reasons import NotFree, Waiting
+from accelerator_rollout.decide.release import pool_of
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.records import PodRecord
 from accelerator_rollout.workloads.base import Driver, NotNow
@@ -52,7 +54,7 @@ def next_step(
         return None
     if snapshot.rollout.spec.paused:
         return Blocked(NotNow(Waiting.PAUSED, "spec.paused is true: no further replacement is started"))
-    waits = driver.held_back() or gate_unknown(snapshot)
+    waits = driver.held_back() or gate_unknown(snapshot) or _double(snapshot)
     if waits is not None:
         return Blocked(waits)
     victim = _victim(snapshot, driver, appraisals, stale, now)
@@ -63,6 +65,9 @@ def next_step(
         due = refused.at + timedelta(seconds=RETRY_SECONDS)
         if now < due:
             return Blocked(NotNow(Waiting.BLOCKED_BY_PDB, refused.message), victim, due)
+    silent = _silent_driver(snapshot, victim)
+    if silent is not None:
+        return Blocked(silent, victim)
     if victim.ready:
         budget = _budget(snapshot, victim)
         if budget is not None:
@@ -134,6 +139,31 @@ def _busy(others: list[Appraisal]) -> NotNow:
     entry = others[0].entry
     who = entry.pod_name or entry.replacement_pod_name
     return NotNow(Waiting.PODS_UNAVAILABLE, f"the replacement of pod {who} is not finished")
+
+
+def _double(snapshot: Snapshot) -> NotNow | None:
+    """Return that a device of the workload is allocated twice: whichever pod goes, it may go from under the other."""
+    for device in sorted(snapshot.holders, key=str):
+        if not any(u.device == device for c in snapshot.claims.values() for u in c.uses or ()):
+            continue
+        obstacle = taken(device, pool_of(device, snapshot, lambda _: True))
+        if obstacle is not None and obstacle.reason is NotFree.DOUBLE_ALLOCATION:
+            return NotNow(Waiting.DOUBLE_ALLOCATION, obstacle.message)
+    return None
+
+
+def _silent_driver(snapshot: Snapshot, victim: PodRecord) -> NotNow | None:
+    """Return that the driver of one of the pod's devices does not publish them: who would unprepare them?"""
+    for claim in (c for c in snapshot.claims.values() if c.owner_pod_uid == victim.uid):
+        for use in claim.uses or ():
+            obstacle = unpublished(use.device, pool_of(use.device, snapshot, lambda _: False))
+            if obstacle is not None and obstacle.reason is not NotFree.DEVICE_MISSING:
+                return NotNow(
+                    Waiting.DRIVER_UNAVAILABLE,
+                    f"pod {victim.name} on node {victim.node} is not replaced while its driver seems to be down: "
+                    f"{obstacle.message}",
+                )
+    return None
 
 
 def _budget(snapshot: Snapshot, victim: PodRecord) -> NotNow | None:

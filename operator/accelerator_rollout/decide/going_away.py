@@ -1,16 +1,17 @@
 """Our object is being deleted: leave the workload to its own controller, with nothing of ours left behind.
 
 We wait for the proof of what is in flight, at most the wait for unproven releases counted from the deletion; then the
-gates open anyway, with a warning. A workload that is gone keeps nobody.
+gates open and holds end anyway, with a warning. A workload that is gone keeps us only for what its pods still hold.
 """
 
 from datetime import datetime, timedelta
 
 from accelerator_rollout.decide.actions import Action, OpenGate, PauseDeployment, RemoveFinalizer
 from accelerator_rollout.decide.admission import conflict
-from accelerator_rollout.decide.appraisal import Appraisal, appraise, restage
+from accelerator_rollout.decide.appraisal import Appraisal, appraise, endings, restage
 from accelerator_rollout.decide.conditions import leaving
 from accelerator_rollout.decide.departures import gated, match, track
+from accelerator_rollout.decide.holds import held
 from accelerator_rollout.decide.openings import openings
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
 from accelerator_rollout.decide.reasons import Announcement
@@ -26,25 +27,30 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
     if FINALIZER not in rollout.finalizers:
         return Plan((), rollout.status, record_first=False, next_due=None)
     leave = RemoveFinalizer(rollout.uid)
-    if driver is None or snapshot.workload is None or conflict(snapshot) is not None:
+    ours = driver is not None and snapshot.workload is not None and conflict(snapshot) is None
+    held_back = any(held(c, rollout.uid) for c in snapshot.claims.values())
+    if not ours and not held_back:
         return Plan((leave,), rollout.status, record_first=False, next_due=None)
-    min_ready = snapshot.workload.min_ready_seconds
+    min_ready = snapshot.workload.min_ready_seconds if snapshot.workload else 0
     entries = match(track(snapshot, now), snapshot, now)
     appraisals = tuple(a for a in (appraise(e, snapshot, min_ready, now) for e in entries) if a.left)
-    waiting = [p for p in snapshot.pods if p.live and gated(p)]
+    waiting = [p for p in snapshot.pods if ours and p.live and gated(p)]
     # A departure whose successor does not exist yet counts too: once we are gone, its gate would open at first sight.
     unreleased = [a for a in appraisals if a.unreleased]
     # Nobody may be there to open a gate once we are gone: a successor that its controller is about to make is waited for.
-    heirless = [a for a in appraisals if a.successor is None] if _lacks_pods(snapshot) else []
+    heirless = [a for a in appraisals if a.successor is None] if ours and _lacks_pods(snapshot) else []
     due = _due(snapshot, max((a.entry.grace_seconds or 0 for a in appraisals), default=0))
     late = now >= due
-    if not waiting and (late or not (unreleased or heirless)):
-        return Plan((*driver.let_go(), leave), rollout.status, record_first=False, next_due=None)
-    # Deleted between a step and its lock: without the lock no gate of a Deployment opens.
-    locks = tuple(a for a in driver.upkeep(may_move=True) if isinstance(a, PauseDeployment))
-    acts: tuple[Action, ...] = (*locks, *openings(snapshot, driver, appraisals, doomed="").actions)
-    if late:
-        acts = _open_all(waiting, appraisals)
+    owed = bool(unreleased or heirless) and ours
+    if not waiting and not held_back and (late or not owed):
+        left: tuple[Action, ...] = driver.let_go() if driver is not None and ours else ()
+        return Plan((*left, leave), rollout.status, record_first=False, next_due=None)
+    acts: tuple[Action, ...] = endings(snapshot, appraisals, late=late)
+    if driver is not None and ours:
+        # Deleted between a step and its lock: without the lock no gate of a Deployment opens.
+        locks = tuple(a for a in driver.upkeep(may_move=True) if isinstance(a, PauseDeployment))
+        opened = openings(snapshot, driver, appraisals, doomed="").actions
+        acts += _open_all(waiting, appraisals) if late else (*locks, *opened)
     who = _names(unreleased)
     status = rollout.status.model_copy(
         update={
@@ -59,7 +65,7 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
     )
     notices: tuple[Notice, ...] = ()
     if late and unreleased:
-        text = f"the object is being deleted: gates open without proof that the devices of {who} are free"
+        text = f"the object is being deleted: gates open and holds end without proof that the devices of {who} are free"
         notices = (Notice(EventType.WARNING, Announcement.OPENED_WITHOUT_PROOF, text, "OpenGate"),)
     return Plan(acts, status, record_first=False, next_due=None if late else due, notices=notices)
 

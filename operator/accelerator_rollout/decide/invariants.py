@@ -18,7 +18,9 @@ from accelerator_rollout.api.models import HeldClaim, Proof, Replacement, Stage
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
+    EndHold,
     EvictPod,
+    HoldClaim,
     OpenGate,
     PreferVictim,
     ProbeGate,
@@ -28,14 +30,16 @@ from accelerator_rollout.decide.actions import (
 )
 from accelerator_rollout.decide.outcome import EventType, Plan
 from accelerator_rollout.decide.snapshot import Freshness, GateSource, Snapshot
-from accelerator_rollout.names import FINALIZER, GATE, GATE_LABEL, GATE_LABEL_VALUE
+from accelerator_rollout.names import FINALIZER, GATE, GATE_LABEL, GATE_LABEL_VALUE, GROUP
 from accelerator_rollout.records import (
     ClaimRecord,
     DeploymentRecord,
     Device,
+    DeviceRequest,
     Phase,
     PodRecord,
     StatefulSetRecord,
+    Taint,
     Template,
 )
 
@@ -79,6 +83,7 @@ def violations(snapshot: Snapshot, plan: Plan, now: datetime) -> tuple[Violation
         _fail_closed(case),
         _no_false_success(case),
         _take_back_our_own(case),
+        _held_until_proven(case),
     )
     return tuple(violation for check in checks for violation in check)
 
@@ -108,6 +113,7 @@ class _Case:
         self.rollout = snapshot.rollout
         self.workload = snapshot.workload
         self.pods = {p.uid: p for p in snapshot.pods}
+        self.former = {p.uid: p for p in snapshot.former}
 
     @property
     def openings(self) -> tuple[OpenGate, ...]:
@@ -136,7 +142,7 @@ class _Case:
         found: dict[str, _Departure] = {}
         vanished = {v.pod.uid: v for v in self.snapshot.vanished}
         for entry in self.rollout.status.replacements:
-            pod = self.pods.get(entry.pod_uid)
+            pod = self.pods.get(entry.pod_uid) or self.former.get(entry.pod_uid)
             if pod is not None and not (pod.terminating or pod.terminal):
                 continue
             gone = vanished.get(entry.pod_uid)
@@ -149,13 +155,29 @@ class _Case:
                 entry.vanished_at or (gone.at if gone else None),
                 entry.claims,
             )
-        for pod in self.snapshot.pods:
+        for pod in (*self.snapshot.pods, *self.snapshot.former):
             if pod.uid not in found and (pod.terminating or pod.terminal) and self._had_devices(pod):
                 found[pod.uid] = self._unrecorded(pod, None)
         for gone in self.snapshot.vanished:
             if gone.pod.uid not in found and self._had_devices(gone.pod):
                 found[gone.pod.uid] = self._unrecorded(gone.pod, gone.at)
         return tuple(found.values())
+
+    def our_entries(self, claim: ClaimRecord) -> int:
+        """Count what is ours in the claim's reservedFor."""
+        return sum(r.api_group == GROUP and r.uid == self.rollout.uid for r in claim.reserved_for)
+
+    def out_of_reach(self, departure: _Departure) -> bool:
+        """Whether our hold keeps every device of the departed pod allocated."""
+        with_devices = [c for c in departure.claims if c.devices]
+        there = [self.snapshot.claims.get(c.name) for c in with_devices]
+        return bool(there) and all(
+            claim is not None
+            and claim.uid == noted.uid
+            and claim.uses is not None
+            and self.our_entries(claim) > 0
+            for claim, noted in zip(there, with_devices, strict=True)
+        )
 
     def _unrecorded(self, pod: PodRecord, vanished_at: datetime | None) -> _Departure:
         claims = tuple(HeldClaim(name=c.name, uid=c.uid) for c in self._own_claims(pod))
@@ -180,9 +202,9 @@ class _Case:
 
     # S1
 
-    def not_free(self, departure: _Departure) -> str:
-        """Return why the devices are not free, or nothing."""
-        return self.allocated(departure) or self.not_allocatable(departure)
+    def not_free(self, departure: _Departure, successor: str = "") -> str:
+        """Return why the devices are not free for the pod of this UID, or nothing."""
+        return self.allocated(departure) or self.not_allocatable(departure, successor)
 
     def allocated(self, departure: _Departure) -> str:
         """Return which claim of the departed pod still holds its devices, or nothing."""
@@ -194,23 +216,32 @@ class _Case:
                 return f"claim {held.name} of {departure.label} is allocated"
         return ""
 
-    def not_allocatable(self, departure: _Departure) -> str:
+    def not_allocatable(self, departure: _Departure, successor: str) -> str:
         """Return why the scheduler could not give the devices to a successor, or nothing."""
         own = {c.uid for c in departure.claims}
+        wanted = [
+            r for c in self.snapshot.claims.values() if c.owner_pod_uid == successor for r in c.requests
+        ]
         for held in departure.claims:
             for use in held.devices:
                 device = Device(use.driver, use.pool, use.device)
-                for claim in self.snapshot.holders.get(device, ()):
-                    real = any(u.device == device and not u.admin for u in claim.uses or ())
+                others = []
+                for claims in self.snapshot.holders.values():
                     # A sibling that took it is no stranger: S3 counts it, and leaves another device free.
-                    if real and claim.uid not in own and claim.owner_pod_uid not in self.pods:
-                        return f"device {device} of {departure.label} is allocated to another claim"
-                why = self._unpublished(device)
+                    others += [c for c in claims if c.uid not in own and c.owner_pod_uid not in self.pods]
+                why = self._held(device, others) or self._unpublished(device, wanted)
                 if why:
                     return f"device {device} of {departure.label}: {why}"
         return ""
 
-    def _unpublished(self, device: Device) -> str:
+    @staticmethod
+    def _held(device: Device, others: list[ClaimRecord]) -> str:
+        whole = [
+            c for c in others for u in c.uses or () if u.device == device and not u.admin and not u.share_id
+        ]
+        return "it is allocated to another claim" if whole else ""
+
+    def _unpublished(self, device: Device, wanted: list[DeviceRequest]) -> str:
         pool = [s for s in self.snapshot.slices if s.driver == device.driver and s.pool == device.pool]
         newest = [s for s in pool if all(other.generation <= s.generation for other in pool)]
         if not newest or any(s.slice_count != len(newest) for s in newest):
@@ -226,7 +257,10 @@ class _Case:
             and rule.pool in ("", device.pool)
             and rule.device in ("", device.name)
         ]
-        return "it is tainted" if any(t.effect in ("NoSchedule", "NoExecute") for t in taints) else ""
+        for taint in taints:
+            if taint.effect in ("NoSchedule", "NoExecute") and not any(_accepts(r, taint) for r in wanted):
+                return "it is tainted"
+        return ""
 
     # S2
 
@@ -247,7 +281,10 @@ class _Case:
         """Return that the devices were not left alone for as long as asked, or nothing."""
         seconds = self.rollout.spec.release.settle_seconds
         entry = departure.entry
-        if not seconds or (entry is not None and entry.released_at is not None) or self.not_free(departure):
+        successor = entry.replacement_pod_uid if entry else ""
+        if not seconds or (entry is not None and entry.released_at is not None):
+            return ""
+        if self.not_free(departure, successor):
             return ""
         settled = entry is not None and entry.stage is Stage.SETTLING
         if entry is not None and settled and self.now >= entry.stage_started_at + timedelta(seconds=seconds):
@@ -339,7 +376,7 @@ def _devices_free(case: _Case) -> Iterator[Violation]:
         return
     for opening in case.openings:
         for departure in _predecessors(case, opening):
-            why = case.not_free(departure)
+            why = case.not_free(departure, opening.pod_uid)
             if why:
                 yield Violation(Promise.DEVICES_FREE, f"the gate of pod {opening.pod_name} opens, but {why}")
 
@@ -368,13 +405,23 @@ def _release_proven(case: _Case) -> Iterator[Violation]:
             text = f"the gate of pod {opening.pod_name} opens, but its predecessor may have left unseen"
             yield Violation(Promise.RELEASE_PROVEN, text)
         for departure in case.departures:
-            if id(departure) not in mine and _keeps_its_claim(departure):
+            safe = _keeps_its_claim(departure) or case.out_of_reach(departure)
+            if id(departure) not in mine and safe:
                 continue  # the scheduler cannot hand it out
             why = case.unproven(departure) or case.unsettled(departure)
             if why:
                 yield Violation(
                     Promise.RELEASE_PROVEN, f"the gate of pod {opening.pod_name} opens, but {why}"
                 )
+
+
+def _accepts(request: DeviceRequest, taint: Taint) -> bool:
+    return any(
+        t.key in ("", taint.key)
+        and t.effect in ("", taint.effect)
+        and (t.operator == "Exists" or t.value == taint.value)
+        for t in request.tolerations
+    )
 
 
 def _keeps_its_claim(departure: _Departure) -> bool:
@@ -465,6 +512,11 @@ def _own_objects_only(case: _Case) -> Iterator[Violation]:
                     yield Violation(Promise.OWN_OBJECTS_ONLY, f"AcceleratorRollout {uid} is another one")
             case ProbeGate():
                 pass
+            case HoldClaim(name, uid) | EndHold(name, uid, _):
+                claim = case.snapshot.claims.get(name)
+                if claim is None or claim.uid != uid or not _has_to_do_with_us(case, claim):
+                    text = f"ResourceClaim {name} ({uid}) is not of the workload's pods"
+                    yield Violation(Promise.OWN_OBJECTS_ONLY, text)
             case EvictPod(name, uid) | OpenGate(name, uid, _) | PreferVictim(name, uid, _):
                 pod = case.pods.get(uid)
                 if pod is None or pod.name != name or pod.owner is None or pod.owner.uid not in owners:
@@ -473,6 +525,53 @@ def _own_objects_only(case: _Case) -> Iterator[Violation]:
                 if workload is None or (action.name, action.uid) != (workload.name, workload.uid):
                     text = f"Deployment {action.name} ({action.uid}) is not the referenced one"
                     yield Violation(Promise.OWN_OBJECTS_ONLY, text)
+
+
+def _has_to_do_with_us(case: _Case, claim: ClaimRecord) -> bool:
+    return claim.owner_pod_uid in case.pods or case.our_entries(claim) > 0
+
+
+def _held_until_proven(case: _Case) -> Iterator[Violation]:
+    """S2, S6 and S9 of holds: put on what lives, and with the last one go only pods whose release is proven."""
+    told = {e.pod_uid: e for e in case.plan.status.replacements}
+    departures = {d.uid: d for d in case.departures if d.uid}
+    for action in case.plan.actions:
+        if not isinstance(action, HoldClaim | EndHold):
+            continue
+        claim = case.snapshot.claims.get(action.claim_name)
+        if claim is None:
+            continue
+        if case.snapshot.freshness is not Freshness.FRESH or case.snapshot.unreadable:
+            yield Violation(
+                Promise.FAIL_CLOSED, f"hold of {claim.name} is touched while the state is unknown"
+            )
+        owner = case.pods.get(claim.owner_pod_uid)
+        if isinstance(action, HoldClaim):
+            ended = owner is None or owner.phase in (Phase.SUCCEEDED, Phase.FAILED)
+            if ended or claim.uses is None or case.our_entries(claim):
+                text = (
+                    f"claim {claim.name} is held, but its pod has ended, or it is unallocated or held already"
+                )
+                yield Violation(Promise.TAKE_BACK_OUR_OWN, text)
+            continue
+        if not case.our_entries(claim):
+            yield Violation(Promise.TAKE_BACK_OUR_OWN, f"claim {claim.name} carries no hold of ours to end")
+        others = {r.uid for r in claim.reserved_for if r.api_group != GROUP}
+        if not action.deallocate:
+            if not others:
+                text = f"the last hold of {claim.name} goes, and its allocation stays with nobody"
+                yield Violation(Promise.TAKE_BACK_OUR_OWN, text)
+            continue
+        for uid in others | {claim.owner_pod_uid}:
+            departure, entry = departures.get(uid), told.get(uid)
+            proven = (departure is not None and not case.unproven(departure)) or (
+                entry is not None and entry.proof is not None
+            )
+            left = departure is not None or (entry is not None and uid not in case.pods)
+            warned = case.leaving_for_good and any(n.type is EventType.WARNING for n in case.plan.notices)
+            if not left or not (proven or warned):
+                text = f"claim {claim.name} is deallocated, but pod {uid} is not proven finished"
+                yield Violation(Promise.RELEASE_PROVEN, text)
 
 
 def _no_second_down(case: _Case) -> Iterator[Violation]:
@@ -695,6 +794,10 @@ def _take_back_our_own(case: _Case) -> Iterator[Violation]:
 def _left_behind(case: _Case, action: Action) -> Iterator[Violation]:
     if case.rollout.deletion is None:
         yield Violation(Promise.TAKE_BACK_OUR_OWN, "the finalizer goes, but the object is not being deleted")
+    held = [c.name for c in case.snapshot.claims.values() if case.our_entries(c)]
+    if held:
+        text = f"the finalizer goes while our hold is on {', '.join(sorted(held))}"
+        yield Violation(Promise.TAKE_BACK_OUR_OWN, text)
     workload = case.workload
     if workload is None or _conflict(case):
         return

@@ -22,7 +22,7 @@ _OPENED: Final = frozenset((Stage.SCHEDULING, Stage.PREPARING, Stage.WARMING_UP,
 
 def patience(stored: RolloutStatus, wanted: RolloutStatus) -> float:
     """Return for how many seconds `stored` may stay as it is although `wanted` is what is true; 0 if nothing differs."""
-    if stored.to_raw() == wanted.to_raw() or _matters(stored, wanted):
+    if stored.says_the_same(wanted) or _matters(stored, wanted):
         return 0.0
     before = {e.id: e for e in stored.replacements}
     proven = any(before[e.id].proof is not e.proof for e in wanted.replacements)

@@ -20,12 +20,13 @@ from accelerator_rollout.api.models import Cause, Replacement, RolloutStatus, St
 from accelerator_rollout.decide import history
 from accelerator_rollout.decide.actions import Action, AddFinalizer, EvictPod, ProbeGate, UnpauseDeployment
 from accelerator_rollout.decide.admission import conflict, gate_unknown, refusal
-from accelerator_rollout.decide.appraisal import Appraisal, appraise, release_times, restage
+from accelerator_rollout.decide.appraisal import Appraisal, appraise, endings, release_times, restage
 from accelerator_rollout.decide.budget import available
 from accelerator_rollout.decide.conditions import Late, Picture, conditions, unknown
 from accelerator_rollout.decide.departures import match, record, track
 from accelerator_rollout.decide.disruption import Blocked, Step, next_step
 from accelerator_rollout.decide.going_away import going_away
+from accelerator_rollout.decide.holds import holds, told
 from accelerator_rollout.decide.openings import Openings, openings, waiting_pods
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan, StageTime
 from accelerator_rollout.decide.reasons import Announcement, Overdue, Refusal, Waiting
@@ -85,6 +86,7 @@ def _refused_only(snapshot: Snapshot, refused: Refused, now: datetime) -> Plan:
         waits=None,
         appraisals=(),
         findings=(),
+        hold=None,
     )
     told = conditions(rollout.status.conditions, picture, now)
     status = _with(rollout.status, observed_generation=rollout.generation, conditions=told)
@@ -112,7 +114,13 @@ class _Decision:
 
     def plan(self) -> Plan:
         """Return the plan."""
-        actions = (*self._upkeep(), *self.openings.actions, *self._probe(), *self._step_actions())
+        actions = (
+            *self._upkeep(),
+            *self._holds(),
+            *self.openings.actions,
+            *self._probe(),
+            *self._step_actions(),
+        )
         kept, finished = self._entries()
         status = self._status(kept, finished)
         before = {e.id for e in self.snapshot.rollout.status.replacements}
@@ -149,6 +157,10 @@ class _Decision:
         under_way = any(a.in_flight or not a.left for a in self.appraisals)
         moving = isinstance(self.step, Step) or under_way
         return self.driver.upkeep(may_move=moving)
+
+    def _holds(self) -> tuple[Action, ...]:
+        # New ones first: what is about to be replaced is held before.
+        return (*holds(self.snapshot), *endings(self.snapshot, self.appraisals))
 
     def _probe(self) -> tuple[Action, ...]:
         if self.workload is None or self.refused is not None or gate_unknown(self.snapshot) is None:
@@ -254,6 +266,7 @@ class _Decision:
             waits=self._waits(),
             appraisals=tuple(a for a in self.appraisals if a.in_flight and not self._superfluous(a)),
             findings=self._findings(),
+            hold=told(self.snapshot),
         )
         return status.model_copy(update={"conditions": conditions(before.conditions, picture, self.now)})
 

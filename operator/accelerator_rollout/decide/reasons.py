@@ -7,6 +7,10 @@ class NotFree(StrEnum):
     """Why the devices of a departed pod are not free."""
 
     POD_TERMINATING = "PodTerminating"  # its containers may still run
+    DRIVER_UNAVAILABLE = "DriverUnavailable"  # terminating, and its driver publishes nothing
+    TERMINATION_STUCK = "TerminationStuck"  # terminating for more than twice its grace period
+    DEALLOCATION_STALLED = "DeallocationStalled"  # nobody reserves the claim, and it stays allocated
+    ORPHANED_CLAIM = "OrphanedClaim"  # reserved for pods that do not exist any more, and allocated for long
     CLAIM_ALLOCATED = "ClaimAllocated"  # status.allocation stands
     DEVICE_TAKEN = "DeviceTaken"  # another claim's allocation names the device
     POOL_MISSING = "PoolMissing"  # no ResourceSlice of the pool
@@ -14,8 +18,13 @@ class NotFree(StrEnum):
     POOL_CONTRADICTORY = "PoolContradictory"  # slices of one generation disagree
     DEVICE_MISSING = "DeviceMissing"  # not in its pool's newest generation
     DEVICE_TAINTED = "DeviceTainted"  # a taint keeps the scheduler off
+    DEVICE_UNREACHABLE = "DeviceUnreachable"  # no node that exists may use it
+    DOUBLE_ALLOCATION = "DoubleAllocation"  # several allocations name the device whole
+    PARTITION_HELD = "PartitionHeld"  # held siblings draw the counters that the device needs
+    CAPACITY_HELD = "CapacityHeld"  # others draw too much of a shared device's capacity
     RELEASE_UNPROVEN = "ReleaseUnproven"  # nothing says that the node let go
     STATE_UNKNOWN = "StateUnknown"  # an object it hangs on cannot be read
+    HOLD_ENDING = "HoldEnding"  # released by the node; our hold goes with the next write
     SETTLING = "DevicesSettling"  # free, and to be left alone for spec.release.settleSeconds
 
 
@@ -30,6 +39,7 @@ class Refusal(StrEnum):
     PODS_NOT_GATED = "PodsNotGated"
     NAMED_CLAIMS = "NamedClaimsNotSupported"
     NO_DEVICE_CLAIMS = "NoDeviceClaims"
+    HOLD_NOT_POSSIBLE = "HoldNotPossible"  # spec.release.hold is Always, and cannot be had
 
 
 class Waiting(StrEnum):
@@ -42,6 +52,8 @@ class Waiting(StrEnum):
     CONTROLLER_BEHIND = "WaitingForController"  # the workload's controller has not seen the newest spec
     GATE_UNKNOWN = "GateUnknown"  # whether new pods are gated is being found out
     BLOCKED_BY_PDB = "BlockedByPDB"
+    DOUBLE_ALLOCATION = "DoubleAllocation"  # a device of the workload is allocated to two claims
+    DRIVER_UNAVAILABLE = "DriverUnavailable"  # the pool of the pod's devices is not published
     PODS_UNAVAILABLE = "PodsUnavailable"  # maxUnavailable is used up by pods that are down already
     STEP_NOT_SAFE = "StepNotSafe"  # unpausing would replace more, or fewer, than one pod
     DEVICE_BUDGET = "DevicesInUse"  # S3: holders have reached the limit
@@ -52,6 +64,7 @@ class Waiting(StrEnum):
     WAITING_FOR_ADMISSION = "WaitingForAdmission"  # only gates of others are left
     AWAITING_SCHEDULER = "AwaitingScheduler"
     AWAITING_NODE = "AwaitingNode"  # bound, containers not started
+    PREPARE_FAILED = "PrepareFailed"  # bound for long, and the node has not begun to start containers
     AWAITING_READINESS = "AwaitingReadiness"
     AWAITING_MIN_READY = "AwaitingMinReadySeconds"
     GOING_AWAY = "GoingAway"  # our object is being deleted
@@ -70,6 +83,15 @@ class Settled(StrEnum):
     COMPLETE = "Complete"
     ALL_RELEASED = "AllReleased"
     GUARDRAILS_MET = "GuardrailsMet"
+
+
+class Holding(StrEnum):
+    """Reasons of condition HoldInForce."""
+
+    IN_FORCE = "HoldPossible"
+    NOT_PERMITTED = "HoldNotPermitted"
+    NOT_SUPPORTED = "HoldNotSupported"
+    DISPUTED = "HoldDisputed"  # somebody else keeps taking our entry away
 
 
 class Announcement(StrEnum):

@@ -1,20 +1,28 @@
 """Are the devices of a departed pod free, and if not, why not: each "no" names the object that it hangs on.
 
-The rules are the scheduler's own (KEP-4381): only `status.allocation` counts, an admin access result does not; a pool
-is its highest generation, complete with as many slices as each of them announces; taints of the slice and of
-DeviceTaintRules (KEP-5055) keep a device from being allocated.
+Two questions: has the old holder let go, with proof (here); and could the successor be allocated the devices
+(`allocatable`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from accelerator_rollout.api.models import HeldClaim, Proof, Replacement, Stage
-from accelerator_rollout.decide.proof import find_proof
+from accelerator_rollout.decide.allocatable import (
+    Obstacle,
+    Pool,
+    holders_of,
+    obstacle_to,
+    taken,
+    unpublished,
+)
+from accelerator_rollout.decide.holds import kept
+from accelerator_rollout.decide.proof import ProofState, find_proof
 from accelerator_rollout.decide.reasons import NotFree
 from accelerator_rollout.decide.snapshot import Snapshot
-from accelerator_rollout.records import ClaimRecord, Device, PodRecord, SliceRecord, Taint, TaintRuleRecord
+from accelerator_rollout.records import ClaimRecord, Device, DeviceRequest, PodRecord
 
 # What may become of a device that was let go: a matter for whoever wants it next, and for nobody else.
 _SINCE_THEN: Final = frozenset(
@@ -25,30 +33,30 @@ _SINCE_THEN: Final = frozenset(
         NotFree.POOL_CONTRADICTORY,
         NotFree.DEVICE_MISSING,
         NotFree.DEVICE_TAINTED,
+        NotFree.DEVICE_UNREACHABLE,
+        NotFree.DOUBLE_ALLOCATION,
+        NotFree.PARTITION_HELD,
+        NotFree.CAPACITY_HELD,
     )
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
-    """Why devices are not free: the cause, the sentence for people, and when time alone may change it."""
-
-    reason: NotFree
-    message: str
-    due: datetime | None = None
+_LEAST_SLACK: Final = 30  # seconds beyond its grace period before a pod counts as stuck
+_PARTS: Final = 5  # of spec.release.timeoutSeconds
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """`obstacle` is None exactly if the devices are released with `proof` and allocatable.
 
-    `exposed` is true while the scheduler could hand out a device that nobody should have yet: the pod is gone without
+    `hold_ended` is true once nothing is left for a hold to wait for. `exposed` is true while the scheduler could hand out a device that nobody should have yet: the pod is gone without
     proof, and its claim unallocated, or about to be; or the device settles. Nothing may be opened then that could take it.
     """
 
     obstacle: Obstacle | None
     proof: Proof | None
     exposed: bool
+    hold_ended: bool = False
 
     @property
     def released(self) -> bool:
@@ -63,7 +71,7 @@ class Verdict:
 
 def last_known(snapshot: Snapshot, pod_uid: str) -> PodRecord | None:
     """Return the pod's last known state: as it is, or as it was when it vanished."""
-    for pod in snapshot.pods:
+    for pod in (*snapshot.pods, *snapshot.former):
         if pod.uid == pod_uid:
             return pod
     return next((v.pod for v in snapshot.vanished if v.pod.uid == pod_uid), None)
@@ -71,7 +79,7 @@ def last_known(snapshot: Snapshot, pod_uid: str) -> PodRecord | None:
 
 def judge(replacement: Replacement, snapshot: Snapshot, now: datetime) -> Verdict:
     """Return whether the devices that `replacement`'s pod held are free for its successor."""
-    pod = next((p for p in snapshot.pods if p.uid == replacement.pod_uid), None)
+    pod = next((p for p in (*snapshot.pods, *snapshot.former) if p.uid == replacement.pod_uid), None)
     state = find_proof(
         replacement,
         last_known(snapshot, replacement.pod_uid),
@@ -80,20 +88,34 @@ def judge(replacement: Replacement, snapshot: Snapshot, now: datetime) -> Verdic
         snapshot.rollout.spec.release.unproven.extra_seconds,
     )
     if pod is not None and not pod.terminal:
-        obstacle = Obstacle(NotFree.POD_TERMINATING, f"pod {pod.name} is terminating on node {pod.node}")
-        return Verdict(obstacle, state.proof, exposed=False)
-    allocated = _allocated(replacement, snapshot)
+        return Verdict(_terminating(pod, replacement, snapshot, now), state.proof, exposed=False)
+    settling = _settling(replacement, snapshot.rollout.spec.release.settle_seconds, now)
+    if kept(replacement, snapshot):
+        return _judge_held(state, settling)
+    allocated = _allocated(replacement, snapshot, now)
     if allocated is not None:
         # Race: the pod is gone, so its claim may be deallocated at any moment, before we hear of it.
-        return Verdict(allocated, state.proof, exposed=state.proof is None)
+        return Verdict(
+            allocated, state.proof, exposed=state.proof is None, hold_ended=state.proof is not None
+        )
     if state.proof is None:
         return Verdict(Obstacle(NotFree.RELEASE_UNPROVEN, state.message, state.due), None, exposed=True)
     unavailable = _unavailable(replacement, snapshot)
     if unavailable is not None:
-        return Verdict(unavailable, state.proof, exposed=False)
-    settling = _settling(replacement, snapshot.rollout.spec.release.settle_seconds, now)
+        return Verdict(unavailable, state.proof, exposed=False, hold_ended=True)
     # Whoever opens now could be given the device that is to be left alone.
-    return Verdict(settling, state.proof, exposed=settling is not None)
+    return Verdict(settling, state.proof, exposed=settling is not None, hold_ended=True)
+
+
+def _judge_held(state: ProofState, settling: Obstacle | None) -> Verdict:
+    """Return the verdict on devices that our hold keeps from everybody: nothing is exposed, whatever is missing."""
+    if state.proof is None:
+        obstacle = Obstacle(NotFree.RELEASE_UNPROVEN, f"{state.message}. They are held meanwhile", state.due)
+        return Verdict(obstacle, None, exposed=False)
+    if settling is not None:
+        return Verdict(settling, state.proof, exposed=False)
+    text = "the node let go of the devices, and our hold on them is being taken away"
+    return Verdict(Obstacle(NotFree.HOLD_ENDING, text), state.proof, exposed=False, hold_ended=True)
 
 
 def _settling(replacement: Replacement, seconds: int, now: datetime) -> Obstacle | None:
@@ -110,17 +132,67 @@ def _settling(replacement: Replacement, seconds: int, now: datetime) -> Obstacle
     return Obstacle(NotFree.SETTLING, text, due)
 
 
-def _allocated(replacement: Replacement, snapshot: Snapshot) -> Obstacle | None:
+def _terminating(pod: PodRecord, replacement: Replacement, snapshot: Snapshot, now: datetime) -> Obstacle:
+    """Return what a pod that has not ended waits for."""
+    where = f"pod {pod.name} is terminating on node {pod.node}"
+    for device in devices_of(replacement.claims):
+        silent = unpublished(device, pool_of(device, snapshot, lambda _: False))
+        if silent is not None and silent.reason is NotFree.POOL_MISSING:
+            return Obstacle(
+                NotFree.DRIVER_UNAVAILABLE,
+                f"{where}, and cannot end before its devices are unprepared: {silent.message}",
+            )
+    if pod.deletion is None:
+        return Obstacle(NotFree.POD_TERMINATING, where)
+    # deletionTimestamp is when the grace period ends, so this is twice the period; and at least some time for the driver.
+    late = pod.deletion + timedelta(seconds=max(pod.deletion_grace or 0, _LEAST_SLACK))
+    if now < late:
+        return Obstacle(NotFree.POD_TERMINATING, where, late)
+    return Obstacle(
+        NotFree.TERMINATION_STUCK,
+        f"{where} since long after its grace period ({pod.deletion_grace or 0} s): a process that cannot die, or a driver "
+        "that fails to unprepare. See the kubelet's and the driver's log there; deleting it by force would hand on "
+        "devices that are in use",
+    )
+
+
+def stalled_after(snapshot: Snapshot) -> timedelta:
+    """Return after which time a step that others take in seconds counts as stuck: a part of the time for a release."""
+    return timedelta(seconds=snapshot.rollout.spec.release.timeout_seconds / _PARTS)
+
+
+def _allocated(replacement: Replacement, snapshot: Snapshot, now: datetime) -> Obstacle | None:
     for held in replacement.claims:
         why = snapshot.unreadable.get(f"ResourceClaim/{held.name}")
         if why is not None:
             return Obstacle(NotFree.STATE_UNKNOWN, f"ResourceClaim {held.name} cannot be read: {why}")
         claim = snapshot.claims.get(held.name)
         if claim is not None and claim.uid == held.uid and claim.uses is not None:
-            return Obstacle(
-                NotFree.CLAIM_ALLOCATED, f"ResourceClaim {held.name} is still allocated{_by(claim)}"
-            )
+            return _still_allocated(claim, replacement, snapshot, now)
     return None
+
+
+def _still_allocated(
+    claim: ClaimRecord, replacement: Replacement, snapshot: Snapshot, now: datetime
+) -> Obstacle:
+    text = f"ResourceClaim {claim.name} is still allocated{_by(claim)}"
+    since = replacement.stage_started_at if replacement.stage is Stage.RELEASING else now
+    late = since + stalled_after(snapshot)
+    present = {p.uid for p in (*snapshot.pods, *snapshot.former) if not p.terminal}
+    if any(entry.uid in present for entry in claim.reserved_for):
+        return Obstacle(NotFree.CLAIM_ALLOCATED, text)
+    if now < late:
+        return Obstacle(NotFree.CLAIM_ALLOCATED, text, late)
+    if claim.reserved_for:
+        reason, why = NotFree.ORPHANED_CLAIM, "that do not exist any more, or have ended"
+    else:
+        reason, why = NotFree.DEALLOCATION_STALLED, ", though nobody reserves it"
+        if claim.finalizers:
+            why += f"; its finalizers are {', '.join(claim.finalizers)}"
+    return Obstacle(
+        reason,
+        f"{text}{why if why[0] in ',;' else ' ' + why}, since {since:%H:%M:%S} UTC. Is the controller manager running?",
+    )
 
 
 def _by(claim: ClaimRecord) -> str:
@@ -129,15 +201,55 @@ def _by(claim: ClaimRecord) -> str:
 
 
 def _unavailable(replacement: Replacement, snapshot: Snapshot) -> Obstacle | None:
-    """Return what keeps a new claim from the devices, in the order in which it would be repaired."""
-    for device in devices_of(replacement.claims):
-        taken = _taken(device, replacement, snapshot)
-        if taken is not None:
-            return taken
-        obstacle = _unpublished(device, snapshot.slices, snapshot.taint_rules)
-        if obstacle is not None:
-            return obstacle
+    """Return what keeps the successor's claims from the devices."""
+    asked = _requests(replacement, snapshot)
+    for held in replacement.claims:
+        for use in held.devices:
+            device = Device(use.driver, use.pool, use.device)
+            named = tuple(r for r in asked if r.name == use.request)
+            obstacle = obstacle_to(device, _pool(device, replacement, snapshot), named or asked)
+            if obstacle is not None:
+                return obstacle
     return None
+
+
+def _requests(replacement: Replacement, snapshot: Snapshot) -> tuple[DeviceRequest, ...]:
+    """Return what the successor's claims ask for; nothing while they have not been made."""
+    claims = (c for c in snapshot.claims.values() if c.owner_pod_uid == replacement.replacement_pod_uid)
+    return tuple(request for claim in claims if claim.owner_pod_uid for request in claim.requests)
+
+
+def _pool(device: Device, replacement: Replacement, snapshot: Snapshot) -> Pool:
+    """Return the device's pool as others hold it.
+
+    The workload's own pods swap devices when two of them left: S3 counts whoever holds one, and another is free then.
+    Waiting for the sibling that was quicker would be for ever.
+    """
+    own = {c.uid for c in replacement.claims}
+    siblings = {p.uid for p in snapshot.pods}
+    return pool_of(device, snapshot, lambda c: c.uid not in own and c.owner_pod_uid not in siblings)
+
+
+def pool_of(device: Device, snapshot: Snapshot, counts: Callable[[ClaimRecord], bool]) -> Pool:
+    """Return the pool that the device is of, with the holders among the claims that count."""
+    claims = {
+        claim.uid: claim
+        for held, found in snapshot.holders.items()
+        if (held.driver, held.pool) == (device.driver, device.pool)
+        for claim in found
+        if counts(claim)
+    }
+    return Pool(
+        device.driver,
+        device.pool,
+        tuple(s for s in snapshot.slices if (s.driver, s.pool) == (device.driver, device.pool)),
+        snapshot.taint_rules,
+        tuple(
+            h
+            for h in holders_of(claims.values(), snapshot.rollout.namespace)
+            if (h.use.device.driver, h.use.device.pool) == (device.driver, device.pool)
+        ),
+    )
 
 
 def lost(replacement: Replacement, snapshot: Snapshot) -> Obstacle | None:
@@ -145,69 +257,10 @@ def lost(replacement: Replacement, snapshot: Snapshot) -> Obstacle | None:
 
     Race: an open pod and a stranger that waits as well are equals to the scheduler.
     """
-    taken = (_taken(device, replacement, snapshot) for device in devices_of(replacement.claims))
-    return next((obstacle for obstacle in taken if obstacle is not None), None)
+    found = (taken(device, _pool(device, replacement, snapshot)) for device in devices_of(replacement.claims))
+    return next((obstacle for obstacle in found if obstacle is not None), None)
 
 
 def devices_of(claims: Iterable[HeldClaim]) -> tuple[Device, ...]:
     """Return the devices of the claims, each once."""
     return tuple(dict.fromkeys(Device(d.driver, d.pool, d.device) for c in claims for d in c.devices))
-
-
-def _taken(device: Device, replacement: Replacement, snapshot: Snapshot) -> Obstacle | None:
-    own = {c.uid for c in replacement.claims}
-    # The workload's own pods swap devices when two of them left: S3 counts whoever holds one, and another is free then.
-    # Waiting for the sibling that was quicker would be for ever.
-    siblings = {p.uid for p in snapshot.pods}
-    for claim in snapshot.holders.get(device, ()):
-        if claim.uid in own or claim.owner_pod_uid in siblings:
-            continue
-        if not any(use.device == device and not use.admin for use in claim.uses or ()):
-            continue
-        same = claim.namespace == snapshot.rollout.namespace
-        # Names of other namespaces are nobody's business here.
-        who = f"ResourceClaim {claim.name}" if same else "a claim of another namespace"
-        return Obstacle(NotFree.DEVICE_TAKEN, f"device {device} was allocated to {who} meanwhile")
-    return None
-
-
-def _unpublished(
-    device: Device, slices: Iterable[SliceRecord], rules: Iterable[TaintRuleRecord]
-) -> Obstacle | None:
-    pool = [s for s in slices if (s.driver, s.pool) == (device.driver, device.pool)]
-    name = f"pool {device.pool} of driver {device.driver}"
-    if not pool:
-        return Obstacle(
-            NotFree.POOL_MISSING, f"{name} has no ResourceSlice: is the driver running on that node?"
-        )
-    generation = max(s.generation for s in pool)
-    newest = [s for s in pool if s.generation == generation]
-    counts = {s.slice_count for s in newest}
-    where = f"{name} at generation {generation}"
-    if len(counts) > 1:
-        said = " and ".join(str(n) for n in sorted(counts))
-        return Obstacle(
-            NotFree.POOL_CONTRADICTORY, f"{where} has slices that disagree on their count: {said}"
-        )
-    (count,) = counts
-    if len(newest) < count:
-        return Obstacle(NotFree.POOL_INCOMPLETE, f"{where} shows {len(newest)} of {count} ResourceSlices")
-    published = [d for s in newest for d in s.devices]
-    if len(newest) > count or len({d.name for d in published}) < len(published):
-        return Obstacle(
-            NotFree.POOL_CONTRADICTORY, f"{where} has more slices than {count}, or a device twice"
-        )
-    found = next((d for d in published if d.name == device.name), None)
-    if found is None:
-        return Obstacle(NotFree.DEVICE_MISSING, f"device {device.name} is not in {where}")
-    taint = next((t for t in (*found.taints, *_ruled(device, rules)) if t.blocks), None)
-    if taint is not None:
-        return Obstacle(NotFree.DEVICE_TAINTED, f"device {device} is tainted {taint.key}:{taint.effect}")
-    return None
-
-
-def _ruled(device: Device, rules: Iterable[TaintRuleRecord]) -> Iterable[Taint]:
-    for rule in rules:
-        wanted = ((rule.driver, device.driver), (rule.pool, device.pool), (rule.device, device.name))
-        if all(not asked or asked == have for asked, have in wanted):
-            yield rule.taint

@@ -49,6 +49,16 @@ class GateProbe:
     detail: str = ""
 
 
+class HoldAbility(StrEnum):
+    """Whether claims can be held here."""
+
+    POSSIBLE = "Possible"
+    NOT_PERMITTED = "NotPermitted"  # the optional role is not installed
+    NOT_SUPPORTED = (
+        "NotSupported"  # before Kubernetes 1.36 the claim controller stumbles over entries of others
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Rival:
     """Another AcceleratorRollout that names the same workload. `adopted`: it carries our finalizer already."""
@@ -81,9 +91,10 @@ class Refused:
 class Snapshot:
     """One AcceleratorRollout and what it touches.
 
-    `claims` are the claims of the workload's pods, of its vanished pods and of `status.replacements`, by name, all of
-    the rollout's namespace. `holders` maps each device that a departed or departing pod held to every claim of any
-    namespace whose allocation names it. `slices` are those of the pools of these devices, all generations.
+    `claims` are the claims of the workload's pods, of its vanished pods and of `status.replacements`, and those that
+    carry our hold, by name, all of the rollout's namespace. `former` are the pods of held claims that are not among
+    the workload's any more (it was deleted, or they were taken from it): they are owed a proof, and nothing else. `holders` maps each device that a departed or departing pod held, and each held one
+    of the same pools, to every claim of any namespace whose allocation names it. `slices` are those of the pools of these devices, all generations.
     `watched_since` is the moment from which no event of this workload can have been missed; None if unknown.
     `unreadable` names objects (kind/name: why) that this decision needs and that could not be read.
     """
@@ -105,4 +116,7 @@ class Snapshot:
     gate_probe: GateProbe | None = None
     refused: tuple[Refused, ...] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    former: tuple[PodRecord, ...] = ()
+    hold: HoldAbility = HoldAbility.NOT_PERMITTED
+    disputed: frozenset[str] = frozenset()  # UIDs of claims whose hold somebody else keeps taking away
     policy_parks: bool = True  # the cluster serves the parking policy (1.36 and newer, installed)

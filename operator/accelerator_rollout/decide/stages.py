@@ -11,7 +11,13 @@ from accelerator_rollout.decide.reasons import NotFree, Waiting
 from accelerator_rollout.decide.release import Verdict
 from accelerator_rollout.records import Phase, PodRecord
 
-_BEFORE: Final = {NotFree.POD_TERMINATING: Stage.TERMINATING, NotFree.SETTLING: Stage.SETTLING}
+_BEFORE: Final = {
+    NotFree.POD_TERMINATING: Stage.TERMINATING,
+    NotFree.TERMINATION_STUCK: Stage.TERMINATING,
+    NotFree.DRIVER_UNAVAILABLE: Stage.TERMINATING,
+    NotFree.SETTLING: Stage.SETTLING,
+    NotFree.HOLD_ENDING: Stage.SETTLING,  # one stage, so that settleSeconds do not count anew
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,9 @@ def build(store: "Store", rollout: RolloutObject, now: datetime) -> Snapshot:
     devices = family.devices()
     pools = sorted({(device.driver, device.pool) for device in devices})
     sets = store.replica_sets.by("owner", workload.uid) if workload else ()
-    nodes = {name: node for name in family.nodes() if (node := store.nodes.named("", name))}
+    slices = tuple(s for pool in pools for s in store.slices.by("pool", pool))
+    names = family.nodes() | {s.node for s in slices if s.node}
+    nodes = {name: node for name in names if (node := store.nodes.named("", name))}
     unreadable = dict(_unreadable(store, topic, workload, family, devices, pools))
     freshness = store.freshness(now)
     return Snapshot(
@@ -48,14 +50,15 @@ def build(store: "Store", rollout: RolloutObject, now: datetime) -> Snapshot:
         pods=family.pods,
         vanished=family.vanished,
         claims=family.claims,
-        holders={device: store.claims.by("device", device) for device in devices},
-        slices=tuple(s for pool in pools for s in store.slices.by("pool", pool)),
+        holders=_holders(store, devices, pools),
+        slices=slices,
         taint_rules=tuple(r for r in store.taint_rules if any(matches(r, device) for device in devices)),
         nodes=nodes,
         budgets=tuple(_budgets(store, topic.namespace, workload, sets)),
         freshness=Freshness.UNREADABLE if unreadable and freshness is Freshness.FRESH else freshness,
         watched_since=store.watched_since(topic),
         unreadable=unreadable,
+        former=family.former,
     )
 
 
@@ -66,6 +69,7 @@ class _Family:
     rollout: RolloutObject
     pods: tuple[PodRecord, ...]
     vanished: tuple[Vanished, ...]
+    former: tuple[PodRecord, ...] = ()  # of claims that carry our hold, and not the workload's (any more)
     claims: Mapping[str, ClaimRecord] = field(default_factory=dict)
 
     @classmethod
@@ -74,18 +78,23 @@ class _Family:
     ) -> "_Family":
         owners = store.lineage.owners_of_pods(workload.uid) if workload else iter(())
         pods = tuple(pod for owner in owners for pod in store.pods.by("owner", owner))
-        family = cls(rollout, pods, store.departures.of(topic))
-        claims = {
+        known = {pod.uid for pod in pods}
+        held = store.claims.by("hold", rollout.uid)
+        owners_of_held = (store.pods.get(c.owner_pod_uid) for c in held if c.owner_pod_uid not in known)
+        former = tuple(pod for pod in owners_of_held if pod is not None)
+        family = cls(rollout, pods, store.departures.of(topic), former)
+        claims = {claim.name: claim for claim in held if claim.namespace == rollout.namespace}
+        claims |= {
             name: claim
             for name in family.claim_names()
             if (claim := store.claims.named(rollout.namespace, name)) is not None
         }
-        return cls(rollout, pods, family.vanished, claims)
+        return cls(rollout, pods, family.vanished, former, claims)
 
     def claim_names(self) -> set[str]:
         """Return the names of all claims that the decision may ask for, whether they exist or not."""
         noted = {claim.name for r in self.rollout.status.replacements for claim in r.claims}
-        return noted.union(*(names_of_claims(p) for p in self._everyone()))
+        return noted.union(*(p.claim_names for p in self._everyone()))
 
     def devices(self) -> set[Device]:
         """Return the devices that departed pods held, and those that the claims hold now."""
@@ -104,13 +113,21 @@ class _Family:
 
     def _everyone(self) -> Iterator[PodRecord]:
         yield from self.pods
+        yield from self.former
         yield from (gone.pod for gone in self.vanished)
 
 
-def names_of_claims(pod: PodRecord) -> set[str]:
-    """Return the names of the pod's claims, as far as they have been generated."""
-    named = {claim.claim_name for claim in pod.claims if claim.claim_name}
-    return named | ({pod.extended_claim} if pod.extended_claim else set())
+def _holders(
+    store: "Store", devices: Iterable[Device], pools: Iterable[tuple[str, str]]
+) -> dict[Device, tuple[ClaimRecord, ...]]:
+    """Return who has the devices, and who has others of their pools: partitions draw on the same counters."""
+    found: dict[Device, dict[str, ClaimRecord]] = {device: {} for device in devices}
+    for pool in pools:
+        for claim in store.claims.by("pool", pool):
+            for use in claim.uses or ():
+                if (use.device.driver, use.device.pool) == pool:
+                    found.setdefault(use.device, {})[claim.uid] = claim
+    return {device: tuple(claims.values()) for device, claims in found.items()}
 
 
 def _rivals(store: "Store", rollout: RolloutObject, topic: WorkloadTopic) -> Iterator[Rival]:

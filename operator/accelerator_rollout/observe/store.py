@@ -13,11 +13,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 from accelerator_rollout.api.models import Unreadable, WorkloadKind
+from accelerator_rollout.decide.holds import is_hold
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.names import GATE
 from accelerator_rollout.observe import snapshots
 from accelerator_rollout.observe.departures import Departures, tells_more
 from accelerator_rollout.observe.errors import ProjectionError
+from accelerator_rollout.observe.fields import Raw
 from accelerator_rollout.observe.interests import (
     AnyWorkloadTopic,
     ClaimTopic,
@@ -32,7 +34,7 @@ from accelerator_rollout.observe.interests import (
 )
 from accelerator_rollout.observe.kinds import SOURCES, Kind
 from accelerator_rollout.observe.lineage import Lineage
-from accelerator_rollout.observe.project import KUBELET_MANAGERS, Raw, Record, project
+from accelerator_rollout.observe.project import KUBELET_MANAGERS, Record, project
 from accelerator_rollout.observe.tables import Table
 from accelerator_rollout.records import (
     BudgetRecord,
@@ -54,6 +56,7 @@ NOBODY: Final[frozenset[Key]] = frozenset()
 # Kinds whose events tell which pods a workload has and had: a gap in one of them is a gap in what we know of it.
 _HISTORY: Final = (Kind.PODS, Kind.REPLICA_SETS, Kind.DEPLOYMENTS, Kind.STATEFUL_SETS)
 
+_HELD: Final = "held"  # the one key of an index of claims that carry a hold, whosever
 _GONE_REMEMBERED: Final = 20_000
 # Streams of different kinds run apart: a pod may be seen before its Deployment and before the AcceleratorRollout that
 # came with them. So a pod counts as unreferenced only after it has looked so for a while.
@@ -93,7 +96,8 @@ class Store:
     """The newest record of every object we watch, with indices for whatever a decision asks.
 
     `now` is the clock. `namespaces`, where given, are those whose AcceleratorRollouts are ours to care for; everything
-    else is watched everywhere, since a stranger on a device may come from any namespace.
+    else is watched everywhere, since a stranger on a device may come from any namespace. `orphan_hold_wait` is how long
+    a hold stays whose AcceleratorRollout and pod are both gone.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class Store:
         namespaces: Collection[str] = (),
         kubelet_managers: frozenset[str] = KUBELET_MANAGERS,
         departures: Departures | None = None,
+        orphan_hold_wait: timedelta = timedelta(minutes=5),
     ) -> None:
         self.now = now
         self._namespaces = frozenset(namespaces)
@@ -112,7 +117,12 @@ class Store:
             owner=lambda p: (p.owner.uid,) if p.owner else (),
             gate=lambda p: p.gates,
         )
-        self.claims: Table[ClaimRecord] = Table(device=lambda c: {use.device for use in c.uses or ()})
+        self.claims: Table[ClaimRecord] = Table(
+            device=lambda c: {use.device for use in c.uses or ()},
+            pool=lambda c: {(use.device.driver, use.device.pool) for use in c.uses or ()},
+            hold=lambda c: {entry.uid for entry in c.reserved_for if is_hold(entry)},
+            held=lambda c: {_HELD for entry in c.reserved_for if is_hold(entry)},
+        )
         self.slices: Table[SliceRecord] = Table(pool=lambda s: ((s.driver, s.pool),))
         self.taint_rules: Table[TaintRuleRecord] = Table()
         self.nodes: Table[NodeRecord] = Table()
@@ -140,6 +150,8 @@ class Store:
         self._lost: dict[Kind, dict[str, Lost]] = {kind: {} for kind in Kind}
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._strays: dict[str, datetime] = {}
+        self._ownerless: dict[tuple[str, str], datetime] = {}
+        self._orphan_hold_wait = orphan_hold_wait
         self._believed_until: datetime | None = None
         self._gapless_since: dict[Kind, datetime] = {}
 
@@ -277,7 +289,9 @@ class Store:
                 return NOBODY
             case PodRecord():
                 workload = self.lineage.workload_of(record)
-                return of(PodTopic(record.uid), *([workload] if workload else []))
+                named = (self.claims.named(record.namespace, c.claim_name or "") for c in record.claims)
+                holders = NOBODY.union(*(self._holders(claim) for claim in named if claim is not None))
+                return of(PodTopic(record.uid), *([workload] if workload else [])) | holders
             case ClaimRecord():
                 return self._concerned_by_claim(record)
             case SliceRecord():
@@ -304,7 +318,16 @@ class Store:
             for uid in (held.owner_pod_uid, *(r.uid for r in held.reserved_for))
         }
         workloads = [workload for uid in pods if (workload := self._workload_of_pod(uid))]
-        return self.interests.of(ClaimTopic(claim.namespace, claim.name), *devices, *workloads)
+        pools = {
+            PoolTopic(device.driver, device.pool) for device in devices
+        }  # partitions draw on the same counters
+        asked = self.interests.of(ClaimTopic(claim.namespace, claim.name), *devices, *pools, *workloads)
+        return asked | self._holders(claim)
+
+    def _holders(self, claim: ClaimRecord) -> frozenset[Key]:
+        """Return the AcceleratorRollouts that hold the claim."""
+        found = (self.rollouts.get(entry.uid) for entry in claim.reserved_for if is_hold(entry))
+        return frozenset(Key(r.namespace, r.name) for r in found if r is not None)
 
     def _workload_of_pod(self, uid: str) -> WorkloadTopic | None:
         pod = self.pods.get(uid)
@@ -353,6 +376,33 @@ class Store:
         unclaimed = [pod for pod in self.pods.by("gate", GATE) if pod.live and self._unclaimed(pod)]
         self._strays = {pod.uid: self._strays.get(pod.uid, now) for pod in unclaimed}
         return tuple(pod for pod in unclaimed if now - self._strays[pod.uid] >= _STRAY_AFTER)
+
+    def ownerless_holds(self) -> tuple[tuple[ClaimRecord, str], ...]:
+        """Return claims with the UID of a hold whose AcceleratorRollout is gone; empty unless the store is fresh.
+
+        A hold whose pod still lives is returned after some seconds, another only after the wait for a release that
+        nothing can prove any more: its object knew the grace period.
+        """
+        now = self.now()
+        if self.freshness(now) is not Freshness.FRESH or self._lost[Kind.ROLLOUTS]:
+            self._ownerless.clear()
+            return ()
+        found = [
+            (claim, entry.uid)
+            for claim in self.claims.by("held", _HELD)
+            if not self._namespaces or claim.namespace in self._namespaces
+            for entry in claim.reserved_for
+            if is_hold(entry) and self.rollouts.get(entry.uid) is None
+        ]
+        self._ownerless = {(c.uid, uid): self._ownerless.get((c.uid, uid), now) for c, uid in found}
+        return tuple(
+            (c, uid) for c, uid in found if now - self._ownerless[c.uid, uid] >= self._sweep_after(c)
+        )
+
+    def _sweep_after(self, claim: ClaimRecord) -> timedelta:
+        pod = self.pods.get(claim.owner_pod_uid)
+        beside = any(not is_hold(entry) for entry in claim.reserved_for)
+        return _STRAY_AFTER if pod is not None and pod.live and beside else self._orphan_hold_wait
 
     def _unclaimed(self, pod: PodRecord) -> bool:
         if self._namespaces and pod.namespace not in self._namespaces:

@@ -1,6 +1,6 @@
 """The executor confirms each act by fresh reads, keeps the order that the plan asks for, and stops where the world moved."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +14,9 @@ from accelerator_rollout.api.models import RolloutObject
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
+    EndHold,
     EvictPod,
+    HoldClaim,
     ManageDeployment,
     OpenGate,
     ParkReason,
@@ -37,7 +39,9 @@ from accelerator_rollout.errors import (
 )
 from accelerator_rollout.names import FINALIZER, GATE
 from accelerator_rollout.observe import project
+from accelerator_rollout.observe.devices import claim as parse_claim
 from accelerator_rollout.observe.kinds import Kind
+from accelerator_rollout.records import ClaimRecord
 from unit.observe import objects as o
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
@@ -107,6 +111,22 @@ class FakeCluster:
     ) -> dict[str, Any]:
         self._called("unmanage and unpause" if unpause else "unmanage")
         return self._written(Kind.DEPLOYMENTS, name)
+
+    async def hold_claim(self, claim: ClaimRecord, name: str, uid: str) -> dict[str, Any]:
+        self._called(f"hold {claim.name}")
+        return self._reserved(claim, lambda entries: [*entries, o.reserved_for_rollout(name, uid)])
+
+    async def end_hold(self, claim: ClaimRecord, uid: str, *, deallocate: bool) -> dict[str, Any]:
+        self._called(f"end hold of {claim.name}" + (", deallocating" if deallocate else ""))
+        if deallocate:
+            self.objects[Kind.CLAIMS, claim.name]["status"] = {}
+        return self._reserved(claim, lambda entries: [e for e in entries if e["uid"] != uid])
+
+    def _reserved(self, claim: ClaimRecord, change: Callable[[list[Any]], list[Any]]) -> dict[str, Any]:
+        raw = self._written(Kind.CLAIMS, claim.name)
+        assert raw["metadata"]["uid"] == claim.uid
+        raw["status"]["reservedFor"] = change(raw["status"].get("reservedFor") or [])
+        return raw
 
     async def pause(self, namespace: str, name: str, uid: str, version: str, reason: str) -> dict[str, Any]:
         self._called("pause")
@@ -360,6 +380,29 @@ async def test_a_template_that_changed_meanwhile_tells_nothing(cluster: FakeClus
     outcome = await carry_out(cluster, told, plan_of(cluster, ProbeGate("another")))
     assert cluster.calls == []
     assert outcome.probe is None
+    assert outcome.moved
+
+
+async def test_a_hold_is_put_on_and_taken_off_the_claim_that_was_decided_on(
+    cluster: FakeCluster, told: Told
+) -> None:
+    cluster.put(Kind.CLAIMS, o.claim("c", pod_uid="uid-a", device="lpu-0"))
+    plan = plan_of(cluster, HoldClaim("c", "uid-c"))
+    seen = replace(snapshot(cluster), claims={"c": parse_claim(cluster.objects[Kind.CLAIMS, "c"])})
+    outcome = await executor(cluster, told, lambda _s, _n: plan).run(seen, plan)
+    assert outcome.held == ("uid-c",)
+    plan = plan_of(cluster, EndHold("c", "uid-c", deallocate=True))
+    seen = replace(snapshot(cluster), claims={"c": parse_claim(cluster.objects[Kind.CLAIMS, "c"])})
+    await executor(cluster, told, lambda _s, _n: plan).run(seen, plan)
+    assert [c for c in cluster.calls if c != STATUS] == ["hold c", "end hold of c, deallocating"]
+
+
+async def test_a_claim_of_the_same_name_is_not_held(cluster: FakeCluster, told: Told) -> None:
+    cluster.put(Kind.CLAIMS, o.claim("c", pod_uid="uid-a", device="lpu-0", uid="another"))
+    plan = plan_of(cluster, HoldClaim("c", "uid-c"))
+    seen = replace(snapshot(cluster), claims={"c": parse_claim(cluster.objects[Kind.CLAIMS, "c"])})
+    outcome = await executor(cluster, told, lambda _s, _n: plan).run(seen, plan)
+    assert cluster.calls == []
     assert outcome.moved
 
 

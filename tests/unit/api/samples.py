@@ -14,11 +14,11 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from accelerator_rollout import names
-from accelerator_rollout.api.base import Part
+from accelerator_rollout.api.base import WholePart
 from accelerator_rollout.api.conditions import Condition
 
 SPEC: dict[str, Any] = {"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "llm"}}
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=WholePart)
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -56,7 +56,7 @@ def full(model: type[P], *, longest: bool = False) -> P:
     return model.model_validate(_part(model, count(1), longest=longest))
 
 
-def _part(model: type[Part], numbers: Iterator[int], *, longest: bool) -> dict[str, Any]:
+def _part(model: type[WholePart], numbers: Iterator[int], *, longest: bool) -> dict[str, Any]:
     return {
         field.alias or name: _value(field.annotation, field, name, numbers, longest=longest)
         for name, field in model.model_fields.items()
@@ -74,7 +74,7 @@ def _value(kind: object, field: FieldInfo, name: str, numbers: Iterator[int], *,
     if not isinstance(kind, type):
         kind = get_args(kind)[0]  # Annotated
     assert isinstance(kind, type)
-    if issubclass(kind, Part):
+    if issubclass(kind, WholePart):
         return _part(kind, numbers, longest=longest)
     if issubclass(kind, StrEnum):
         members = list(kind)

@@ -34,6 +34,10 @@ def _no_policy(world: World) -> None:
     world.probe = GateProbe(NEW, GateSource.NONE)
 
 
+def _held_by_all_means(world: World) -> None:
+    world.spec = {"release": {"hold": "Always"}}
+
+
 CASES: list[tuple[str, Callable[[World], None], Refusal, str]] = [
     (D, _gone, Refusal.WORKLOAD_NOT_FOUND, "Create it"),
     (S, _rival, Refusal.WORKLOAD_CONFLICT, "Delete one of the two"),
@@ -52,6 +56,7 @@ CASES: list[tuple[str, Callable[[World], None], Refusal, str]] = [
         "Use a resourceClaimTemplateName",
     ),
     (D, _workload(template=template(claims=())), Refusal.NO_DEVICE_CLAIMS, "ResourceClaimTemplate"),
+    (S, _held_by_all_means, Refusal.HOLD_NOT_POSSIBLE, "install the optional role"),
 ]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,8 +11,16 @@ import pytest
 from accelerator_rollout.api.models import Replacement, Stage
 from accelerator_rollout.decide.reasons import NotFree
 from accelerator_rollout.decide.release import Verdict, judge
-from accelerator_rollout.records import DeviceUse, PublishedDevice, Taint, TaintRuleRecord
-from builders import NOW, World, at, claim_of, device, pod, pool, running
+from accelerator_rollout.records import (
+    Capacity,
+    Counter,
+    Device,
+    DeviceUse,
+    PublishedDevice,
+    Taint,
+    TaintRuleRecord,
+)
+from builders import NOW, OUR_HOLD, World, at, claim_of, device, pod, pool, running
 
 TAINT = Taint("vendor.example.com/broken", "", "NoSchedule")
 
@@ -117,8 +126,63 @@ def _settling(world: World) -> None:
     world.spec = {"release": {"settleSeconds": 5}}
 
 
+def _twice_allocated(world: World) -> None:
+    for name in ("stranger", "another"):
+        world.strangers.append(claim_of(pod(name, uid=name), device(1), owner_pod_uid=name))
+
+
+def _drawn_by_a_sibling(world: World) -> None:
+    slot = Counter("card", "slots", Decimal(1))
+    partitions = tuple(PublishedDevice(name, draws=(slot,)) for name in ("dev-1", "half"))
+    world.slices[1] = pool(1, devices=partitions, counters=(slot,))
+    half = Device(device(1).driver, device(1).pool, "half")
+    world.strangers.append(claim_of(pod("stranger", uid="u"), half, owner_pod_uid="u"))
+
+
+def _shared_and_full(world: World) -> None:
+    memory = Capacity("memory", Decimal(80))
+    world.slices[1] = pool(1, devices=(PublishedDevice("dev-1", capacity=(memory,), shared=True),))
+    part = DeviceUse(device(1), share_id="s", consumed=(("memory", Decimal(60)),))
+    world.strangers.append(claim_of(pod("stranger", uid="u"), owner_pod_uid="u", uses=(part,)))
+
+
+def _stuck(world: World) -> None:
+    world.pods["p-worker-1"] = replace(pod("worker-1"), deletion=at(-31), deletion_grace=30)
+
+
+def _driver_down(world: World) -> None:
+    _terminating(world)
+    del world.slices[1]
+
+
+def _for_long(world: World) -> None:
+    (stored,) = world.status.replacements
+    long = stored.model_copy(update={"stage": Stage.RELEASING, "stage_started_at": at(-121)})
+    world.status = world.status.model_copy(update={"replacements": (long,)})
+
+
+def _orphaned(world: World) -> None:
+    _allocated(world)
+    _for_long(world)
+
+
+def _stalled(world: World) -> None:
+    _for_long(world)
+    world.claims["worker-1-device"] = claim_of(
+        pod("worker-1"), device(1), reserved_for=(), finalizers=("example.com/theirs",)
+    )
+
+
+def _held(world: World) -> None:
+    world.claims["worker-1-device"] = claim_of(pod("worker-1"), device(1), reserved_for=(OUR_HOLD,))
+
+
 REFUSALS: list[tuple[Callable[[World], None], NotFree, str]] = [
     (_terminating, NotFree.POD_TERMINATING, "pod worker-1"),
+    (_stuck, NotFree.TERMINATION_STUCK, "node-1"),
+    (_driver_down, NotFree.DRIVER_UNAVAILABLE, "pool node-1"),
+    (_orphaned, NotFree.ORPHANED_CLAIM, "reserved for pods worker-1"),
+    (_stalled, NotFree.DEALLOCATION_STALLED, "example.com/theirs"),
     (_allocated, NotFree.CLAIM_ALLOCATED, "ResourceClaim worker-1-device"),
     (_taken, NotFree.DEVICE_TAKEN, "ResourceClaim stranger-device"),
     (_unproven, NotFree.RELEASE_UNPROVEN, "worker-1"),
@@ -132,6 +196,14 @@ REFUSALS: list[tuple[Callable[[World], None], NotFree, str]] = [
     (_tainted, NotFree.DEVICE_TAINTED, "vendor.example.com/broken"),
     (_ruled, NotFree.DEVICE_TAINTED, "vendor.example.com/broken"),
     (_unreadable, NotFree.STATE_UNKNOWN, "null list"),
+    (
+        _twice_allocated,
+        NotFree.DOUBLE_ALLOCATION,
+        "ResourceClaim another-device and ResourceClaim stranger-device",
+    ),
+    (_drawn_by_a_sibling, NotFree.PARTITION_HELD, "counter slots of set card"),
+    (_shared_and_full, NotFree.CAPACITY_HELD, "capacity memory"),
+    (_held, NotFree.HOLD_ENDING, "our hold"),
     (_settling, NotFree.SETTLING, "settleSeconds (5 s)"),
 ]
 
@@ -147,7 +219,8 @@ def test_each_no_names_what_it_hangs_on(change: Callable[[World], None], reason:
 
 
 def test_every_cause_is_tried_here() -> None:
-    assert {reason for _, reason, _ in REFUSALS} == set(NotFree)
+    # Where a device can be reached from is asked by the scheduler's own measure alone (test_allocatable).
+    assert {reason for _, reason, _ in REFUSALS} == set(NotFree) - {NotFree.DEVICE_UNREACHABLE}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from accelerator_rollout.api.models import Proof, Stage
 from accelerator_rollout.decide import (
+    allocatable,
     conditions,
     departures,
     disruption,
@@ -34,7 +35,7 @@ from accelerator_rollout.decide.invariants import Promise, violations
 from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.proof import ProofState
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
-from accelerator_rollout.records import Phase
+from accelerator_rollout.records import Device, Phase, PublishedDevice
 from builders import (
     NEW,
     NOW,
@@ -306,16 +307,21 @@ class Mistake:
     seed: Seed
 
 
+def pool_believed(patch: pytest.MonkeyPatch) -> None:
+    def published(device: Device, pool: allocatable.Pool) -> PublishedDevice:
+        return next(d for s in pool.slices for d in s.devices if d.name == device.name)
+
+    patch.setattr(allocatable, "_published", published)
+
+
 MISTAKES = {
     "an allocated claim counts as free": Mistake(
         Promise.DEVICES_FREE, claim_still_allocated, untrue(release, "_allocated")
     ),
     "a device that a stranger took counts as free": Mistake(
-        Promise.DEVICES_FREE, taken_by_a_stranger, untrue(release, "_taken")
+        Promise.DEVICES_FREE, taken_by_a_stranger, untrue(allocatable, "taken")
     ),
-    "an incomplete pool counts as complete": Mistake(
-        Promise.DEVICES_FREE, pool_incomplete, untrue(release, "_unpublished")
-    ),
+    "an incomplete pool counts as complete": Mistake(Promise.DEVICES_FREE, pool_incomplete, pool_believed),
     "a terminating pod counts as gone": Mistake(
         Promise.DEVICES_FREE,
         still_terminating,

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from accelerator_rollout.api.models import Proof, Stage
+from accelerator_rollout.decide.allocatable import Obstacle
 from accelerator_rollout.decide.reasons import NotFree
-from accelerator_rollout.decide.release import Obstacle, Verdict
+from accelerator_rollout.decide.release import Verdict
 from accelerator_rollout.decide.stages import after_release, before_release
 from accelerator_rollout.names import GATE
 from accelerator_rollout.records import Phase
@@ -80,12 +81,24 @@ def test_soaking_says_when_it_ends() -> None:
     assert after_release(pod("worker-2", ready_since=at(-4)), MIN_READY, NOW).due == at(6)
 
 
+OTHER_STAGES = (
+    NotFree.TERMINATION_STUCK,
+    NotFree.DRIVER_UNAVAILABLE,
+    NotFree.POD_TERMINATING,
+    NotFree.SETTLING,
+    NotFree.HOLD_ENDING,
+)
+
+
 @pytest.mark.parametrize(
     ("obstacle", "stage"),
     [
         (NotFree.POD_TERMINATING, Stage.TERMINATING),
+        (NotFree.TERMINATION_STUCK, Stage.TERMINATING),
+        (NotFree.DRIVER_UNAVAILABLE, Stage.TERMINATING),
         (NotFree.SETTLING, Stage.SETTLING),
-        *((r, Stage.RELEASING) for r in NotFree if r not in (NotFree.POD_TERMINATING, NotFree.SETTLING)),
+        (NotFree.HOLD_ENDING, Stage.SETTLING),
+        *((r, Stage.RELEASING) for r in NotFree if r not in OTHER_STAGES),
     ],
 )
 def test_until_the_devices_are_free_the_obstacle_is_told(obstacle: NotFree, stage: Stage) -> None:

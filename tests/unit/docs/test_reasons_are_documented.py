@@ -8,7 +8,15 @@ import pytest
 
 from accelerator_rollout.api.conditions import ConditionType
 from accelerator_rollout.api.models import Proof, Stage
-from accelerator_rollout.decide.reasons import Announcement, NotFree, Overdue, Refusal, Settled, Waiting
+from accelerator_rollout.decide.reasons import (
+    Announcement,
+    Holding,
+    NotFree,
+    Overdue,
+    Refusal,
+    Settled,
+    Waiting,
+)
 from accelerator_rollout.guardrails.rules import Rule
 
 PAGE = (Path(__file__).parents[3] / "docs" / "conditions.md").read_text(encoding="utf-8")
@@ -22,6 +30,7 @@ CODE: tuple[type[StrEnum], ...] = (
     Stage,
     Proof,
     Announcement,
+    Holding,
     ConditionType,
 )
 ELSEWHERE = {"SpecUnreadable"}  # written without a decision, as the object could not be read

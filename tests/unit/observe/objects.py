@@ -3,6 +3,8 @@
 from itertools import count
 from typing import Any
 
+from accelerator_rollout.names import GROUP, PLURAL
+
 DRIVER = "lpu.example.com"
 GATE = "accelerator-rollout.dev/device-release"
 
@@ -103,6 +105,11 @@ def claim(
             status["reservedFor"] = [{"resource": "pods", "name": "p", "uid": pod_uid}]
     owner = ("Pod", "p", pod_uid) if pod_uid else owner
     return {"metadata": meta(name, owner=owner, **more), "spec": {}, "status": status}
+
+
+def reserved_for_rollout(name: str, uid: str) -> dict[str, Any]:
+    """The entry of an AcceleratorRollout in a claim's reservedFor."""
+    return {"apiGroup": GROUP, "resource": PLURAL, "name": name, "uid": uid}
 
 
 def resource_slice(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from accelerator_rollout.api.models import RolloutObject, Unreadable
+from accelerator_rollout.observe import devices as d
 from accelerator_rollout.observe import project as p
 from accelerator_rollout.observe.errors import ProjectionError
 from accelerator_rollout.observe.kinds import Kind
@@ -140,9 +141,9 @@ def test_deletion_cost(value: str | None, cost: int) -> None:
 
 
 def test_only_a_claim_without_allocation_holds_nothing() -> None:
-    assert p.claim(o.claim("c")).uses is None
+    assert d.claim(o.claim("c")).uses is None
     empty = o.claim("c") | {"status": {"allocation": {}}}
-    assert p.claim(empty).uses == ()
+    assert d.claim(empty).uses == ()
 
 
 def test_an_allocated_claim() -> None:
@@ -151,18 +152,18 @@ def test_an_allocated_claim() -> None:
     results.append(
         {"driver": o.DRIVER, "pool": "node-1", "device": "lpu-1", "adminAccess": True, "shareID": "s"}
     )
-    record = p.claim(raw)
+    record = d.claim(raw)
     assert record.owner_pod_uid == "uid-a"
     assert [r.uid for r in record.reserved_for] == ["uid-a"]
     assert record.uses == (
-        DeviceUse(Device(o.DRIVER, "node-1", "lpu-0")),
+        DeviceUse(Device(o.DRIVER, "node-1", "lpu-0"), request="r"),
         DeviceUse(Device(o.DRIVER, "node-1", "lpu-1"), admin=True, share_id="s"),
     )
 
 
 def test_a_claim_of_a_pod_group_belongs_to_no_pod() -> None:
     raw = o.claim("c", owner=("PodGroup", "g", "uid-g"))
-    assert p.claim(raw).owner_pod_uid == ""
+    assert d.claim(raw).owner_pod_uid == ""
 
 
 @pytest.mark.parametrize(
@@ -171,14 +172,14 @@ def test_a_claim_of_a_pod_group_belongs_to_no_pod() -> None:
 def test_taints_of_a_device_in_v1_and_where_v1beta1_had_them(wrap: Any) -> None:
     raw = o.resource_slice("s")
     raw["spec"]["devices"] = [wrap({"name": "lpu-0", "taints": [{"key": "k", "effect": "NoExecute"}]})]
-    (device,) = p.resource_slice(raw).devices
+    (device,) = d.resource_slice(raw).devices
     assert device.name == "lpu-0"
     assert [t.blocks for t in device.taints] == [True]
 
 
 def test_a_taint_rule_without_selector_taints_nothing() -> None:
-    assert not p.taint_rule(o.taint_rule("t", selector=None)).taint.blocks
-    everything = p.taint_rule(o.taint_rule("t", selector={}))
+    assert not d.taint_rule(o.taint_rule("t", selector=None)).taint.blocks
+    everything = d.taint_rule(o.taint_rule("t", selector={}))
     assert everything.taint.blocks
     assert (everything.driver, everything.pool, everything.device) == ("", "", "")
 
@@ -307,5 +308,5 @@ def test_ten_thousand_claims_within_a_second() -> None:
     raws = [o.claim(f"c{i}", pod_uid=f"uid-{i}", device=f"lpu-{i}") for i in range(10_000)]
     began = time.perf_counter()
     for raw in raws:
-        p.claim(raw)
+        d.claim(raw)
     assert time.perf_counter() - began < 1.0
