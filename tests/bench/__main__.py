@@ -16,11 +16,13 @@ from bench.idle import idle
 from bench.place import Place, place
 from bench.rollouts import openings, totals
 from bench.startup import crowd, start_up
+from bench.work import milliseconds
 from lab.controlplane import ControlPlane, ControlPlaneError
 from lab.operator_process import OperatorProcessError
 from lab.toolchain import ToolchainError, ensure_control_plane
 
-PARTS: Final = ("totals", "openings", "idle", "startup")
+PARTS: Final = ("work", "totals", "openings", "idle", "startup")
+FEW: Final = 100  # unrelated claims
 IDLE_SECONDS: Final = 60.0
 
 
@@ -32,6 +34,9 @@ def say(text: str) -> None:
 async def measure(here: Place, options: argparse.Namespace) -> list[Figure]:
     """Measure the parts that were asked for."""
     figures: list[Figure] = []
+    if "work" in options.only:
+        say(f"A decision beside {FEW} and {options.claims} unrelated claims")
+        figures += _work(options.claims)
     if "totals" in options.only:
         say("Rollouts of 4 pods whose teardown takes 2 s, by turns ours and by a plain Deployment")
         figures += await _totals(here, options.rounds)
@@ -46,6 +51,15 @@ async def measure(here: Place, options: argparse.Namespace) -> list[Figure]:
         figures += await _startup(here, options.claims)
     here.ledger.assert_clean()
     return figures
+
+
+def _work(claims: int) -> list[Figure]:
+    few, many = milliseconds(FEW), milliseconds(claims)
+    return [
+        Figure(f"event and decision, {FEW} unrelated claims", few, "ms"),
+        Figure(f"event and decision, {claims} unrelated claims", many, "ms"),
+        Figure("many / few", many / few, "", 1.5),
+    ]
 
 
 async def _totals(here: Place, rounds: int) -> list[Figure]:
