@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from lab.client import Api
-from lab.controlplane import ControlPlane
+from lab.controlplane import ControlPlane, Settings
 from lab.kubeconfig import Connection
 from lab.namespaces import make_namespace, remove_namespace
 from lab.toolchain import ensure_control_plane
@@ -52,7 +52,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
     """The control plane that all tests of the session share. A test that breaks it mends it, or makes its own."""
-    with ControlPlane(f"pytest-{os.getpid()}") as started:
+    # Older versions of the device API beside v1, which Kubernetes' own controllers need.
+    betas = tuple(f"resource.k8s.io/{version}=true" for version in ("v1beta1", "v1beta2"))
+    with ControlPlane(f"pytest-{os.getpid()}", Settings(runtime_config=betas)) as started:
         yield started
 
 

@@ -227,13 +227,33 @@ def _note(found: dict[str, tuple[bool, str]], one: Object) -> None:
         found[name] = (False, str(said[0].get("message")))
 
 
+async def verdicts_in(admin: Api, version: str, made: list[Made]) -> dict[str, Obstacle | None]:
+    """Our verdicts on the objects as the cluster shows them in this version of the device API."""
+    root, space = f"/apis/resource.k8s.io/{version}", made[0].namespace
+    by_name = {
+        item["metadata"]["name"]: item
+        for path in (f"{root}/resourceslices", f"{root}/namespaces/{space}/resourceclaims")
+        for item in (await admin.request("GET", path))["items"]
+    }
+    rules = {item["metadata"]["name"]: item for item in (await admin.list(DEVICE_TAINT_RULES)).items}
+    return {
+        one.name: one.verdict_on(
+            [by_name[body["metadata"]["name"]] for body in one.slices()],
+            [rules[body["metadata"]["name"]] for body in one.rules()],
+            [by_name[body["metadata"]["name"]] for body in one.claims()],
+            by_name[one.probe_claim()["metadata"]["name"]],
+        )
+        for one in made
+    }
+
+
 @pytest.fixture
 async def place(admin: Api, namespace: str) -> AsyncIterator[str]:
     async with surroundings(admin, namespace):
         yield namespace
 
 
-async def test_our_verdict_is_the_schedulers(admin: Api, place: str) -> None:
+async def test_our_verdict_is_the_schedulers_in_every_version(admin: Api, place: str) -> None:
     made = [state.made(number, place) for number, state in enumerate(some_states())]
     assert len(made) >= 300
     ours: dict[str, Obstacle | None] = {one.name: one.verdict() for one in made}
@@ -244,6 +264,8 @@ async def test_our_verdict_is_the_schedulers(admin: Api, place: str) -> None:
         await fence(admin, place)
         await all_of(open_gate(admin, one.name, place) for one in made)
         theirs = await answers(admin, place, {one.name for one in made})
+        for version in ("v1", "v1beta2", "v1beta1"):
+            assert await verdicts_in(admin, version, made) == ours, f"in {version} our verdicts are others"
     finally:
         await all_of(unmake(admin, one) for one in made)
     wrong = [

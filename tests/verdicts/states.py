@@ -109,19 +109,28 @@ class Made:
         }
 
     def verdict(self) -> Obstacle | None:
-        """Return ours."""
+        """Return ours, on the manifests as they were made."""
         held = zip(self.claims(), self.statuses(), strict=True)
-        claims = [claim_record({**_known(body), "status": status}) for body, status in held]
+        return self.verdict_on(
+            [_known(body) for body in self.slices()],
+            [_known(body) for body in self.rules()],
+            [{**_known(body), "status": status} for body, status in held],
+            _known(self.probe_claim()),
+        )
+
+    def verdict_on(
+        self, slices: Sequence[Json], rules: Sequence[Json], claims: Sequence[Json], probe: Json
+    ) -> Obstacle | None:
+        """Return ours, on these objects as a cluster shows them."""
         pool = Pool(
             self.driver,
             POOL,
-            tuple(resource_slice(_known(body)) for body in self.slices()),
-            tuple(taint_rule(_known(body)) for body in self.rules()),
-            holders_of(claims, self.namespace),
+            tuple(map(resource_slice, slices)),
+            tuple(map(taint_rule, rules)),
+            holders_of(map(claim_record, claims), self.namespace),
             node_records(),
         )
-        requests = claim_record(_known(self.probe_claim())).requests
-        return obstacle_to(Device(self.driver, POOL, WANTED), pool, requests)
+        return obstacle_to(Device(self.driver, POOL, WANTED), pool, claim_record(probe).requests)
 
 
 def node_records() -> tuple[NodeRecord, ...]:

@@ -59,6 +59,8 @@ class Served:
         return "/".join([*parts, self.kind, *([name] if name else [])])
 
 
+_DEVICES: Final = ("v1", "v1beta2", "v1beta1")  # from 1.34, 1.33 and 1.32 on
+
 SOURCES: Final[Mapping[Kind, Source]] = {
     source.kind: source
     for source in (
@@ -67,8 +69,8 @@ SOURCES: Final[Mapping[Kind, Source]] = {
         Source(Kind.STATEFUL_SETS, "StatefulSet", "apps", ("v1",)),
         Source(Kind.REPLICA_SETS, "ReplicaSet", "apps", ("v1",)),
         Source(Kind.PODS, "Pod", "", ("v1",)),
-        Source(Kind.CLAIMS, "ResourceClaim", "resource.k8s.io", ("v1",)),
-        Source(Kind.SLICES, "ResourceSlice", "resource.k8s.io", ("v1",), namespaced=False),
+        Source(Kind.CLAIMS, "ResourceClaim", "resource.k8s.io", _DEVICES),
+        Source(Kind.SLICES, "ResourceSlice", "resource.k8s.io", _DEVICES, namespaced=False),
         # Only from 1.36 on (v1beta2, off by default), and v1 from 1.37: without it there are no rules to obey.
         Source(
             Kind.TAINT_RULES,

@@ -96,34 +96,59 @@ class Observer:
         reader = Reader(self._settings.load, trace=counting(self._counted))
         try:
             self._served = await reader.discover()
-            streams = Streams(self._served, self._store.now)
-            self._resync = Resync(
-                self._store,
-                reader,
-                self._served,
-                self._wake,
-                streams.all_watching,
-                period=self._settings.resync_period,
-            )
-            streams.on_watching = self._store.watched_from
-            streams.on_gap = self._lost_place
-            streams.on_broken = lambda _: self._compare_soon()
-            await self._resync.fill()
-            tasks = {
-                asyncio.create_task(self._watch(streams, reader, on_signal or stop.set), name="watches"),
-                asyncio.create_task(self._resync.run(), name="resync"),
-                asyncio.create_task(stop.wait(), name="until stopped"),
-            }
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.wait(tasks)
-            for task in done:
-                task.result()
+            while await self._observe(stop, reader, on_signal or stop.set):
+                self._store.doubt()  # until the new versions are listed and compared
         finally:
             await reader.close()
+
+    async def _observe(self, stop: asyncio.Event, reader: Reader, on_signal: Callable[[], None]) -> bool:
+        """Observe until `stop` is set or the cluster serves other versions; return whether it is the latter."""
+        streams = Streams(self._served, self._store.now)
+        before = self._resync.missed if self._resync else 0
+        self._resync = Resync(
+            self._store,
+            reader,
+            self._served,
+            self._wake,
+            streams.all_watching,
+            period=self._settings.resync_period,
+        )
+        self._resync.missed = before
+        streams.on_watching = self._store.watched_from
+        streams.on_gap = self._lost_place
+        streams.on_broken = lambda _: self._compare_soon()
+        await self._resync.fill()
+        upgraded = asyncio.create_task(self._upgraded(reader), name="until other versions are served")
+        tasks: set[asyncio.Task[Any]] = {
+            asyncio.create_task(self._watch(streams, reader, on_signal), name="watches"),
+            asyncio.create_task(self._resync.run(), name="resync"),
+            asyncio.create_task(stop.wait(), name="until stopped"),
+            upgraded,
+        }
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in done:
+            task.result()
+        return upgraded in done and not stop.is_set()
+
+    async def _upgraded(self, reader: Reader) -> None:
+        """Return once the cluster serves a kind in a better version, or no more in the one that we watch."""
+        while True:
+            await asyncio.sleep(self._settings.resync_period)
+            try:
+                found = await reader.discover()
+            except ObserveError as error:
+                _log.warning("What the cluster serves could not be found out: %s", error)
+                continue
+            if found != self._served:
+                told = ", ".join(f"{s.kind} {s.version}" for s in found if s not in self._served)
+                _log.info("The cluster serves other versions now: %s", told or "fewer kinds")
+                self._served = found
+                return
 
     def _wake(self, keys: Collection[Key]) -> None:
         for key in keys:

@@ -30,7 +30,7 @@ from lab.runs import RunFolder
 
 pytestmark = pytest.mark.cluster
 
-BETA = "resource.k8s.io/v1beta2"
+BETA = "certificates.k8s.io/v1beta1"
 
 
 @pytest.fixture(scope="module")

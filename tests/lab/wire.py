@@ -1,0 +1,136 @@
+"""A proxy before the API server that can fail in every way a wire can, and hide what the cluster serves."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Self
+
+import aiohttp
+from aiohttp import web
+
+from lab.kubeconfig import Connection
+from lab.resources import Resource
+
+Object = dict[str, Any]
+
+
+class Wire:
+    """Passes requests on to the API server, as told: loses events, breaks watches, refuses, or is not there at all."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._upstream: aiohttp.ClientSession
+        self._runner: web.AppRunner
+        self._watches: dict[asyncio.Task[Any], tuple[str, web.StreamResponse]] = {}
+        self._muted: set[str] = set()
+        self.refused: dict[str, int] = {}  # end of a path → the status that it answers with
+        self.unwatchable: set[str] = set()  # resources whose watches are refused
+        self.hidden: set[str] = set()  # resources that discovery does not show
+        self.rewritten: dict[str, Callable[[Object], Object]] = {}  # objects of this name, in lists
+        self.requests: Counter[str] = Counter()
+        self.hidden_versions: set[str] = set()  # group/version that the cluster seems not to serve
+        self.down = False
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        headers = {"Authorization": f"Bearer {self._connection.token}"} if self._connection.token else {}
+        connector = aiohttp.TCPConnector(ssl=self._connection.ssl_context(), limit=0)
+        self._upstream = aiohttp.ClientSession(self._connection.server, connector=connector, headers=headers)
+        application = web.Application(client_max_size=16 * 2**20)
+        application.router.add_route("*", "/{path:.*}", self._pass_on)
+        self._runner = web.AppRunner(application, shutdown_timeout=0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cut()
+        await self._runner.cleanup()
+        await self._upstream.close()
+        await asyncio.sleep(0.1)  # TLS connections close a moment after their session
+
+    def mute(self, resource: Resource) -> None:
+        """Lose all further events of this kind, while the watch seems to live."""
+        self._muted.add(resource.plural)
+
+    async def expire(self, resource: Resource) -> None:
+        """End the watch of this kind with "too old resource version", as after a long outage."""
+        gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+        for task, (plural, response) in list(self._watches.items()):
+            if plural == resource.plural:
+                await response.write(json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n")
+                task.cancel()
+        self._muted.discard(resource.plural)
+
+    def cut(self) -> None:
+        """Break every connection that watches."""
+        for task in list(self._watches):
+            task.cancel()
+
+    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
+        watch = "watch" in request.query
+        self.requests[f"{request.method} {request.path}" + (" (watch)" if watch else "")] += 1
+        if self.down:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response(status=503)
+        for path, status in self.refused.items():
+            if request.path.endswith(path):
+                return web.json_response({"kind": "Status", "message": "because of the test"}, status=status)
+        if watch and request.path.rpartition("/")[2] in self.unwatchable:
+            return web.json_response({"kind": "Status", "message": "no watch today"}, status=500)
+        if any(request.path.startswith(f"/apis/{version}/") for version in self.hidden_versions):
+            return web.Response(status=404, text="404 page not found")
+        headers = {"Accept": request.headers.get("Accept", "application/json")}
+        if "Content-Type" in request.headers:
+            headers["Content-Type"] = request.headers["Content-Type"]
+        timeout = aiohttp.ClientTimeout(total=None if watch else 30)
+        async with self._upstream.request(
+            request.method,
+            request.path_qs,
+            headers=headers,
+            timeout=timeout,
+            data=await request.read() or None,
+        ) as upstream:
+            if watch and upstream.status == 200:
+                return await self._stream(request, upstream)
+            body = await upstream.read()
+            return web.Response(
+                body=self._edited(body), status=upstream.status, content_type="application/json"
+            )
+
+    def _edited(self, body: bytes) -> bytes:
+        if not self.hidden and not self.rewritten and not self.hidden_versions:
+            return body
+        found = json.loads(body)
+        for group in found["groups"] if found.get("kind") == "APIGroupList" else ():
+            group["versions"] = [
+                v for v in group["versions"] if v["groupVersion"] not in self.hidden_versions
+            ]
+        if found.get("kind") == "APIResourceList":
+            found["resources"] = [r for r in found["resources"] if r["name"] not in self.hidden]
+        if "items" in found:
+            found["items"] = [self._rewrite(item) for item in found["items"] or []]
+        return json.dumps(found).encode()
+
+    def _rewrite(self, item: Object) -> Object:
+        rewrite = self.rewritten.get(item["metadata"]["name"])
+        return rewrite(item) if rewrite else item
+
+    async def _stream(self, request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+        plural = request.path.rpartition("/")[2]
+        response = web.StreamResponse()
+        await response.prepare(request)
+        task = asyncio.current_task()
+        assert task is not None
+        self._watches[task] = (plural, response)
+        try:
+            async for chunk in upstream.content.iter_any():
+                if plural not in self._muted:
+                    await response.write(chunk)
+        finally:
+            del self._watches[task]
+        return response
