@@ -161,9 +161,9 @@ class Operator:
             await asyncio.sleep(_STRAYS)
             for pod in self.store.strays():
                 try:
-                    await self.reporter.open_stray(pod)
+                    await self.reporter.release_stray(pod)
                 except Exception:  # noqa: BLE001 - one odd pod must not end the work for all others
-                    _log.exception("the gate of %s/%s could not be opened", pod.namespace, pod.name)
+                    _log.exception("%s/%s could not be released", pod.namespace, pod.name)
             possible = self.holding.ability is HoldAbility.POSSIBLE
             for claim, uid in self.store.ownerless_holds() if possible else ():
                 try:

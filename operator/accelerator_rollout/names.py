@@ -42,5 +42,8 @@ RESERVED_TAINT: Final = f"{GROUP}/reserved"
 # Field manager of all our writes: managedFields then show which fields are ours.
 FIELD_MANAGER: Final = "accelerator-rollout"
 
+# Kubernetes' own node label, by which a pod is pinned to a node.
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+
 # Kubernetes' own pod annotation (KEP-2255): of pods of equal rank a ReplicaSet removes the cheapest first.
 DELETION_COST_ANNOTATION: Final = "controller.kubernetes.io/pod-deletion-cost"

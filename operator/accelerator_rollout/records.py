@@ -79,6 +79,9 @@ class PodRecord:
     waiting_reason: str = ""  # of the first container that waits, e.g. ImagePullBackOff
     waiting_message: str = ""
     restarts: int = 0
+    sandboxed: bool = (
+        False  # condition PodReadyToStartContainers: devices are prepared, and the sandbox stands
+    )
     unschedulable_message: str = ""  # message of condition PodScheduled=False, reason Unschedulable
     deletion_cost: int = 0
 

@@ -355,7 +355,7 @@ async def test_a_gate_that_nobody_answers_for_is_opened(
 ) -> None:
     reporter = Reporter(client, Events(client, utc_now, "test"), utc_now)
     made = await admin.create(PODS, pod(gates=(FOREIGN, GATE)), namespace)
-    assert await reporter.open_stray(project.pod(made))
+    assert await reporter.release_stray(project.pod(made))
     assert gates_of(await admin.get(PODS, "one", namespace)) == [FOREIGN]
     assert len((await admin.list(EVENTS, namespace)).items) == 1
 
@@ -369,9 +369,9 @@ async def test_a_gate_that_somebody_answers_for_stays(client: ApiClient, admin: 
         while not born:
             born = (await admin.list(PODS, namespace)).items
             await asyncio.sleep(0.05)
-    assert not await reporter.open_stray(project.pod(born[0]))
+    assert not await reporter.release_stray(project.pod(born[0]))
     await admin.delete(ACCELERATOR_ROLLOUTS, "web", namespace)
-    assert await reporter.open_stray(project.pod(born[0]))
+    assert await reporter.release_stray(project.pod(born[0]))
 
 
 async def test_an_object_that_cannot_be_read_says_so_and_keeps_the_rest_of_its_status(

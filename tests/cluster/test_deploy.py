@@ -511,12 +511,15 @@ async def test_the_operator_sets_a_deletion_cost_and_changes_nothing_else_of_a_p
     assert "annotations" in await refusal(change(metadata={"annotations": {"note": "x"}}))
     for other in (
         {"metadata": {"labels": {"note": "x"}}},
-        {"metadata": {"finalizers": ["example.com/mine"]}},
         {"spec": {"containers": [{"name": "server", "image": "server:v2"}]}},
-        {"spec": {"nodeSelector": {"node": "a"}}},
         {"spec": {"activeDeadlineSeconds": 1}},
     ):
         assert "nothing but its gate" in await refusal(change(**other))
+    assert "kubernetes.io/hostname alone" in await refusal(change(spec={"nodeSelector": {"node": "a"}}))
+    await change(spec={"nodeSelector": {names.HOSTNAME_LABEL: "node-a"}})
+    assert "no finalizer but" in await refusal(change(metadata={"finalizers": ["example.com/mine"]}))
+    await change(metadata={"finalizers": [names.GUARD_FINALIZER]})
+    await change(metadata={"$deleteFromPrimitiveList/finalizers": [names.GUARD_FINALIZER]})
 
 
 async def test_the_operator_deletes_no_pod_and_evicts_by_uid_with_the_pods_own_grace(

@@ -69,6 +69,7 @@ class Cluster:
     ordered: bool = True
     gated: bool = True  # whether the first template has the gate
     hold: bool = False  # whether the operator may hold claims
+    guard: bool = False  # whether our object asks for guards
     random: Random = field(default_factory=lambda: Random(0))
 
     now: datetime = NOW
@@ -163,16 +164,28 @@ class Cluster:
             return
         if pod.uid not in self.deletions:
             self.deletions.append(pod.uid)
-        if force and pod.bound and pod.uid in self.processes:
+        if force and pod.bound and pod.uid in self.processes and not pod.finalizers:
             self.forced.add(pod.uid)
             claim = self.claims.get(pod.claims[0].claim_name or "")
             if claim is not None and any(map(is_hold, claim.reserved_for)):
                 self.forced_held.add(pod.uid)
-        if force or not pod.bound or pod.terminal:
+        if pod.finalizers:
+            if not pod.terminating or force:
+                grace = 0 if force else GRACE
+                self.put_pod(
+                    pod, deletion=self.now + timedelta(seconds=grace), deletion_grace=grace, ready=False
+                )
+        elif force or not pod.bound or pod.terminal:
             self.remove(pod)
         elif not pod.terminating:
             end = self.now + timedelta(seconds=GRACE)
             self.put_pod(pod, deletion=end, deletion_grace=GRACE, ready=False)
+
+    def set_finalizers(self, pod: PodRecord, finalizers: tuple[str, ...]) -> None:
+        """Change the finalizers; with the last one goes what waits for nothing else."""
+        self.put_pod(pod, finalizers=finalizers)
+        if not finalizers and pod.terminating and (pod.terminal or not pod.bound):
+            self.remove(self.pods[pod.uid])
 
     def remove(self, pod: PodRecord) -> None:
         self.changed()
@@ -405,7 +418,7 @@ class Cluster:
             return
         for pod in [p for p in self.pods.values() if p.node == name]:
             if pod.terminal:
-                if pod.terminating:
+                if pod.terminating and not pod.finalizers:
                     self.remove(pod)
             elif pod.terminating:
                 self._stop(pod)
@@ -515,7 +528,7 @@ class Cluster:
         number = self.next_number()
         raw = {
             "workloadRef": {"apiVersion": "apps/v1", "kind": self.kind, "name": NAME},
-            "release": {"unproven": {"extraSeconds": EXTRA}},
+            "release": {"unproven": {"extraSeconds": EXTRA}, "guard": "Finalizer" if self.guard else "None"},
         }
         self.rollout = RolloutObject(
             namespace=SPACE,

@@ -11,6 +11,7 @@ from accelerator_rollout.api.models import RolloutObject, RolloutStatus
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
+    AddGuard,
     EndHold,
     EvictPod,
     HoldClaim,
@@ -20,6 +21,7 @@ from accelerator_rollout.decide.actions import (
     PreferVictim,
     ProbeGate,
     RemoveFinalizer,
+    RemoveGuard,
     UnmanageDeployment,
     UnpauseDeployment,
 )
@@ -41,7 +43,7 @@ from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.patience import patience
 from accelerator_rollout.decide.plan import plan
 from accelerator_rollout.decide.snapshot import Freshness, HoldAbility, Snapshot, Vanished
-from accelerator_rollout.names import FINALIZER, GATE, GROUP, PLURAL
+from accelerator_rollout.names import FINALIZER, GATE, GROUP, GUARD_FINALIZER, PLURAL
 from accelerator_rollout.records import (
     ClaimRecord,
     DeploymentRecord,
@@ -310,12 +312,31 @@ class Operator:
                 self._saw_pod(uid)
             case EvictPod(_, uid):
                 cluster.delete_pod(self._pod(uid))
-            case OpenGate(_, uid, _):
+            case OpenGate(_, uid, _, _, guard):
                 pod = self._pod(uid)
-                cluster.put_pod(pod, gates=tuple(g for g in pod.gates if g != GATE))
+                if guard and pod.terminating:
+                    raise _ConflictError  # no finalizer can be added any more
+                finalizers = (*pod.finalizers, GUARD_FINALIZER) if guard else pod.finalizers
+                cluster.put_pod(pod, gates=tuple(g for g in pod.gates if g != GATE), finalizers=finalizers)
                 self._saw_pod(uid)
                 leaving = fresh.rollout.deletion is not None
                 self.openings[uid] = Opening(self.store.pods_at, without_proof=leaving)
+            case _:
+                self._send_more(action, fresh)
+
+    def _send_more(self, action: Action, fresh: Snapshot) -> None:
+        cluster = self.cluster
+        match action:
+            case AddGuard(_, uid):
+                pod = self._pod(uid)
+                if pod.terminating:
+                    raise _ConflictError
+                cluster.set_finalizers(pod, (*pod.finalizers, GUARD_FINALIZER))
+                self._saw_pod(uid)
+            case RemoveGuard(_, uid):
+                pod = self._pod(uid)
+                cluster.set_finalizers(pod, tuple(f for f in pod.finalizers if f != GUARD_FINALIZER))
+                self._saw_pod(uid)
             case HoldClaim(name, _):
                 claim = self._same_claim(fresh, name)
                 assert claim.uses is not None
@@ -331,7 +352,7 @@ class Operator:
                     self._set_claim(claim, reserved_for=(), uses=None)
                 else:
                     self._set_claim(claim, reserved_for=rest)
-            case ProbeGate():
+            case _:
                 pass
 
     def _same_claim(self, fresh: Snapshot, name: str) -> ClaimRecord:
@@ -374,7 +395,7 @@ class Operator:
         return self.cluster.pods[uid]
 
     def _saw_pod(self, uid: str) -> None:
-        if uid in self.store.pods:
+        if uid in self.store.pods and uid in self.cluster.pods:
             self.store.pods[uid] = self.cluster.pods[uid]
 
     def _open_unreferenced(self) -> None:

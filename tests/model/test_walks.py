@@ -17,6 +17,8 @@ WORLDS = {
     "StatefulSet, adopted while it runs": {"kind": "StatefulSet", "gated": False},
     "Deployment, held": {"kind": "Deployment", "hold": True},
     "StatefulSet, held": {"kind": "StatefulSet", "hold": True},
+    "Deployment, guarded": {"kind": "Deployment", "guard": True},
+    "StatefulSet, held and guarded": {"kind": "StatefulSet", "hold": True, "guard": True},
 }
 EACH = pytest.mark.parametrize("world", WORLDS)
 

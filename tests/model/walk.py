@@ -40,11 +40,12 @@ class Walk:
         ordered: bool = True,
         gated: bool = True,
         hold: bool = False,
+        guard: bool = False,
         seed: int = 0,
         decide: object = plan,
     ) -> "Walk":
         cluster = Cluster(
-            kind, replicas, devices, ordered=ordered, gated=gated, hold=hold, random=Random(seed)
+            kind, replicas, devices, ordered=ordered, gated=gated, hold=hold, guard=guard, random=Random(seed)
         )
         if not gated:  # it ran before anybody thought of us
             cluster.rollout = None

@@ -29,6 +29,8 @@ from accelerator_rollout.names import (
     FIELD_MANAGER,
     GATE,
     GROUP,
+    GUARD_FINALIZER,
+    HOSTNAME_LABEL,
     MANAGED_LABEL,
     MANAGED_LABEL_VALUE,
     PARKED_ANNOTATION,
@@ -104,8 +106,14 @@ class Client(Protocol):
         """Evict a pod. Raises RefusedError if a PodDisruptionBudget forbids it."""
         ...
 
-    async def open_gate(self, namespace: str, name: str, uid: str) -> Raw:
-        """Remove our gate from a pod."""
+    async def open_gate(
+        self, namespace: str, name: str, uid: str, hostname: str = "", *, guard: bool = False
+    ) -> Raw:
+        """Remove our gate from a pod; with it pin it to the node of this hostname, and put our guard on."""
+        ...
+
+    async def guard(self, namespace: str, name: str, uid: str, *, on: bool) -> Raw:
+        """Put our guard on a pod, or take it off."""
         ...
 
     async def hold_claim(self, claim: ClaimRecord, name: str, uid: str) -> Raw:
@@ -237,12 +245,28 @@ class ApiClient:
         }
         await self._write("post", Kind.PODS, namespace, name, "eviction", body, content=_JSON)
 
-    async def open_gate(self, namespace: str, name: str, uid: str) -> Raw:
-        """Remove our gate from a pod; gates of others stay."""
-        body = {
-            "metadata": {"uid": uid},
-            "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]},
-        }
+    async def open_gate(
+        self, namespace: str, name: str, uid: str, hostname: str = "", *, guard: bool = False
+    ) -> Raw:
+        """Remove our gate from a pod; gates of others stay. With it pin it to a node, and put our guard on."""
+        spec: dict[str, Any] = {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}
+        if hostname:
+            spec["nodeSelector"] = {HOSTNAME_LABEL: hostname}
+        meta: dict[str, Any] = {"uid": uid}
+        if guard:
+            meta["finalizers"] = [GUARD_FINALIZER]  # merged: others' stay
+        body = {"metadata": meta, "spec": spec}
+        return await self._write("patch", Kind.PODS, namespace, name, "", body, content=_STRATEGIC)
+
+    async def guard(self, namespace: str, name: str, uid: str, *, on: bool) -> Raw:
+        """Put our guard on a pod, or take it off; finalizers of others stay."""
+        # A strategic merge: the list's own directive takes one away without naming the others.
+        change = (
+            {"finalizers": [GUARD_FINALIZER]}
+            if on
+            else {"$deleteFromPrimitiveList/finalizers": [GUARD_FINALIZER]}
+        )
+        body = {"metadata": {"uid": uid, **change}}
         return await self._write("patch", Kind.PODS, namespace, name, "", body, content=_STRATEGIC)
 
     # Their claims
@@ -456,11 +480,12 @@ def _error(
     verb: str, resource: str, path: str, status: int, body: bytes, retry_after: float | None
 ) -> ActError:
     """Return what an answer of the server means to us."""
+    told = True
     try:
         parsed = json.loads(body)
         said = str(parsed.get("message") or parsed)
     except (ValueError, AttributeError):
-        said = body[:200].decode("utf-8", "replace")
+        said, told = body[:200].decode("utf-8", "replace"), False
     what = f"{verb} {path}: {said}"
     # More than one PodDisruptionBudget on a pod is answered with 500; that is a refusal, not a fault of the server.
     if resource.endswith("/eviction") and (
@@ -468,6 +493,9 @@ def _error(
     ):
         return RefusedError(said)
     match status:
+        case 404 if not told:
+            # Nothing is known there, a version that is not served (any more), say: no word of the object itself.
+            return UnavailableError(what, retry_after)
         case 404 | 410:
             return GoneError(what)
         case 409:

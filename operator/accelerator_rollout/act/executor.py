@@ -14,6 +14,8 @@ reads which:
 - OpenGate: the pod shows it; a stage that is not stored yet is found out again from the pods.
 - HoldClaim: the claim shows it; its devices then wait for a proof, which the next decision finds or waits for.
 - EndHold: our entry and the allocation go in one request; a gate that was to follow opens with the next decision.
+- AddGuard, RemoveGuard: the pod shows it. A pod that ended under its guard and is gone proves its end by its last state, if
+  that was seen or the proof stored; else it costs the wait.
 - ProbeGate: a dry run leaves nothing.
 
 Two processes at once: every write carries the UID, and where it hangs on more than that the resourceVersion, so the
@@ -34,6 +36,7 @@ from accelerator_rollout.clock import Clock
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
+    AddGuard,
     EndHold,
     EvictPod,
     HoldClaim,
@@ -43,6 +46,7 @@ from accelerator_rollout.decide.actions import (
     PreferVictim,
     ProbeGate,
     RemoveFinalizer,
+    RemoveGuard,
     UnmanageDeployment,
     UnpauseDeployment,
 )
@@ -80,6 +84,8 @@ _OnWorkload = (
     | OpenGate
     | HoldClaim
     | EndHold
+    | AddGuard
+    | RemoveGuard
 )
 
 
@@ -256,8 +262,12 @@ class Executor:
                 self._watched(Kind.PODS, await client.set_cost(space, name, uid, cost))
             case EvictPod(name, uid):
                 await client.evict(space, name, uid)
-            case OpenGate(name, uid, _):
-                self._watched(Kind.PODS, await client.open_gate(space, name, uid))
+            case OpenGate(name, uid, _, hostname, guard):
+                raw = await client.open_gate(space, name, uid, hostname, guard=guard)
+                self._watched(Kind.PODS, raw)
+            case AddGuard(name, uid) | RemoveGuard(name, uid):
+                raw = await client.guard(space, name, uid, on=isinstance(action, AddGuard))
+                self._watched(Kind.PODS, raw)
             case HoldClaim(name, uid):
                 claim = _claim(fresh, name, uid)
                 raw = await client.hold_claim(claim, fresh.rollout.name, fresh.rollout.uid)

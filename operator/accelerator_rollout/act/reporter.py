@@ -1,4 +1,4 @@
-"""Reports objects that this version cannot read, and opens gates that nobody answers for."""
+"""Reports objects that this version cannot read, and takes gates, guards and holds away that nobody answers for."""
 
 import logging
 
@@ -7,6 +7,7 @@ from accelerator_rollout.act.events import Events, Subject
 from accelerator_rollout.api.conditions import ConditionStatus, ConditionType, remove_condition, set_condition
 from accelerator_rollout.api.models import RolloutObject, Unreadable
 from accelerator_rollout.clock import Clock
+from accelerator_rollout.decide.guards import guarded
 from accelerator_rollout.decide.holds import is_hold
 from accelerator_rollout.decide.outcome import EventType, Notice
 from accelerator_rollout.decide.reasons import Announcement
@@ -53,8 +54,8 @@ class Reporter:
             found.namespace, found.name, found.uid, found.resource_version, raw
         )
 
-    async def open_stray(self, pod: PodRecord) -> bool:
-        """Open the gate of a pod whose workload no AcceleratorRollout names; return whether it was opened.
+    async def release_stray(self, pod: PodRecord) -> bool:
+        """Take gate and guard off a pod whose workload no AcceleratorRollout names; return whether that was done.
 
         The store may be wrong: our objects in its namespace are listed and the pod is read afresh. An object that
         cannot be read may name any workload, so it keeps every gate of its namespace closed.
@@ -77,11 +78,17 @@ class Reporter:
                 if top is not None and ref == (top.kind, top.name):
                     return False
             raw = await self._client.read(Kind.PODS, pod.namespace, pod.name)
-            if raw is None or parse_pod(raw).uid != pod.uid or GATE not in parse_pod(raw).gates:
+            seen = parse_pod(raw) if raw is not None else None
+            if seen is None or seen.uid != pod.uid:
                 return False
+            if guarded(seen):
+                await self._client.guard(pod.namespace, pod.name, pod.uid, on=False)
+                _log.info("took our guard off %s/%s: no AcceleratorRollout names its workload", *_name(pod))
+            if GATE not in seen.gates or not seen.live:
+                return guarded(seen)
             await self._client.open_gate(pod.namespace, pod.name, pod.uid)
         except (ActError, ProjectionError) as error:
-            _log.warning("the gate of %s/%s could not be opened: %s", pod.namespace, pod.name, error)
+            _log.warning("%s/%s could not be released: %s", pod.namespace, pod.name, error)
             return False
         text = "no AcceleratorRollout names the workload of this pod, so nothing keeps it gated"
         _log.info(
@@ -132,3 +139,7 @@ class Reporter:
             if ref.get("controller"):
                 return Owner(ref["kind"], ref["name"], ref["uid"])
         return owner
+
+
+def _name(pod: PodRecord) -> tuple[str, str]:
+    return pod.namespace, pod.name

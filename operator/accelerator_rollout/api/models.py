@@ -92,6 +92,27 @@ class Outcome(StrEnum):
     SUPERSEDED = "Superseded"  # the template changed again before all pods were replaced
 
 
+class UnprovenPolicy(StrEnum):
+    """What ends the doubt about a release that nothing proves."""
+
+    WAIT = "Wait"  # time, on a Ready node
+    PAUSE = "Pause"  # a person
+
+
+class Placement(StrEnum):
+    """Where a replacement may go."""
+
+    ANY = "Any"
+    SAME_NODE = "SameNode"
+
+
+class Guard(StrEnum):
+    """What keeps a pod object until its kubelet has reported the end."""
+
+    NONE = "None"
+    FINALIZER = "Finalizer"
+
+
 class Hold(StrEnum):
     """When to keep a departed pod's claim allocated until its release is proven."""
 
@@ -136,6 +157,10 @@ class WorkloadRef(_SpecPart):
 class Unproven(_SpecPart):
     """What to do about a pod that vanished without word from its kubelet."""
 
+    policy: UnprovenPolicy = UnprovenPolicy.WAIT
+    """Wait: its devices count as free after its grace period and extraSeconds, on a Ready node. Pause: never by time
+    alone; make sure that the node let go, then set Wait. A reboot of the node is proof in either case."""
+
     extra_seconds: Annotated[int, Strict(), Field(ge=0, le=86400, json_schema_extra={"format": "int32"})] = 60
     """Seconds added to the pod's grace period before its devices count as free, counted on a Ready node only.
 
@@ -166,8 +191,21 @@ class Release(_SpecPart):
     Condition HoldInForce tells. Departed devices stay allocated while no operator runs.
     """
 
+    guard: Guard = Guard.NONE
+    """Finalizer: a finalizer of ours keeps each pod of the workload until its kubelet has reported the end.
+
+    A forced deletion then ends in order and gives its proof. While no operator runs, pods that have ended stay as
+    objects, and a StatefulSet makes no successor; deleting this object takes the finalizers away.
+    """
+
     unproven: Unproven = Unproven()
     """What to do about a pod that vanished without word from its kubelet."""
+
+    placement: Placement = Placement.ANY
+    """SameNode: a replacement is pinned to the node of the pod that it replaces, in the write that opens its gate.
+
+    It then waits for that node, whatever becomes of it. A pod that replaces nobody goes anywhere.
+    """
 
     settle_seconds: Annotated[int, Strict(), Field(ge=0, le=3600, json_schema_extra={"format": "int32"})] = 0
     """Seconds to leave devices alone after their release is proven, for drivers that finish late.

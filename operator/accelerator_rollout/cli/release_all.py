@@ -1,7 +1,7 @@
 """`release-all`: before an uninstall, take everything of ours off the cluster, so that nothing stays gated or paused.
 
-In this order: our pause, annotation and label from Deployments; our holds from ResourceClaims; our gate from pods; our
-finalizer from AcceleratorRollouts. What others own stays: their gates, their pauses, their finalizers. A deletion cost that we set stays,
+In this order: our pause, annotation and label from Deployments; our holds from ResourceClaims; our gate and guard from
+pods; our finalizer from AcceleratorRollouts. What others own stays: their gates, their pauses, their finalizers. A deletion cost that we set stays,
 too: it only orders pods of one ReplicaSet. The operator must not run meanwhile, or it would put all of it back.
 """
 
@@ -20,12 +20,13 @@ from accelerator_rollout.names import (
     GATE_LABEL,
     GATE_LABEL_VALUE,
     GROUP,
+    GUARD_FINALIZER,
     MANAGED_LABEL,
     PARKED_ANNOTATION,
     PLURAL,
 )
+from accelerator_rollout.observe.kinds import SOURCES, Kind
 
-_CLAIMS: Final = "/apis/resource.k8s.io/v1"
 _OURS: Final = f"/apis/{API_VERSION}"
 _OPERATOR: Final = "app.kubernetes.io/name=accelerator-rollout,app.kubernetes.io/component=operator"
 _TEMPLATED: Final = ("deployments", "statefulsets", "daemonsets")
@@ -94,7 +95,7 @@ class ReleaseAll:
     def _do(self) -> int:
         """Do it step by step, each over a fresh look: a Deployment that moves on makes new pods. Return failures."""
         failed = 0
-        for step in (self._deployments, self._claims, self._pods, self._rollouts):
+        for step in (self._deployments, self._claims, self._pods, self._guards, self._rollouts):
             for release in step():
                 try:
                     self._cluster.patch(release.path, release.body, release.content)
@@ -119,6 +120,7 @@ class ReleaseAll:
         yield from self._deployments()
         yield from self._claims()
         yield from self._pods()
+        yield from self._guards()
         yield from self._rollouts()
 
     def _deployments(self) -> Iterator[Release]:
@@ -143,7 +145,7 @@ class ReleaseAll:
             yield self._release("/apis/apps/v1", "deployments", meta, what, body)
 
     def _claims(self) -> Iterator[Release]:
-        for raw in self._list(_CLAIMS, "resourceclaims"):
+        for root, raw in self._all_claims():
             reserved = (raw.get("status") or {}).get("reservedFor") or []
             ours = [
                 number
@@ -168,8 +170,17 @@ class ReleaseAll:
                 body += [
                     {"op": "remove", "path": f"/status/reservedFor/{number}"} for number in reversed(ours)
                 ]
-            one = self._release(_CLAIMS, "resourceclaims", meta, what, body, JSON_PATCH)
+            one = self._release(root, "resourceclaims", meta, what, body, JSON_PATCH)
             yield replace(one, path=f"{one.path}/status")
+
+    def _all_claims(self) -> Iterator[tuple[str, Raw]]:
+        """Yield all claims with where they are found: in the newest version that is served."""
+        for version in SOURCES[Kind.CLAIMS].versions:
+            root = f"/apis/{SOURCES[Kind.CLAIMS].group}/{version}"
+            found = [(root, raw) for raw in self._list(root, "resourceclaims")]
+            if found:
+                yield from found
+                return
 
     def _pods(self) -> Iterator[Release]:
         # A gated pod is always Pending, and most pods of a cluster are not.
@@ -181,6 +192,13 @@ class ReleaseAll:
                 "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]},
             }
             yield self._release("/api/v1", "pods", raw["metadata"], "open our gate", body, STRATEGIC)
+
+    def _guards(self) -> Iterator[Release]:
+        for raw in self._list("/api/v1", "pods"):
+            if GUARD_FINALIZER in (raw["metadata"].get("finalizers") or []):
+                same = _same(raw["metadata"])
+                body = {"metadata": {**same, "$deleteFromPrimitiveList/finalizers": [GUARD_FINALIZER]}}
+                yield self._release("/api/v1", "pods", raw["metadata"], "take our guard off", body, STRATEGIC)
 
     def _rollouts(self) -> Iterator[Release]:
         for raw in self._list(_OURS, PLURAL):

@@ -88,6 +88,8 @@ class OpenGate:
     pod_name: str
     pod_uid: str
     predecessor_uid: str  # "" where the pod succeeds nobody
+    hostname: str = ""  # value of the label kubernetes.io/hostname that the pod is pinned to; "" for any node
+    guard: bool = False  # whether our guard comes on with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,22 @@ class EndHold:
     claim_name: str
     claim_uid: str
     deallocate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AddGuard:
+    """Add our guard to the pod's finalizers."""
+
+    pod_name: str
+    pod_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveGuard:
+    """Take our guard off the pod's finalizers; others' stay."""
+
+    pod_name: str
+    pod_uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,5 +144,7 @@ Action = (
     | OpenGate
     | HoldClaim
     | EndHold
+    | AddGuard
+    | RemoveGuard
     | ProbeGate
 )

@@ -74,7 +74,10 @@ def _unprepared(
     standing: Standing, entry: Replacement, successor: PodRecord | None, snapshot: Snapshot, now: datetime
 ) -> Standing:
     """Return the standing of a successor that its node does not begin to start, for long: nothing else shows that."""
-    if standing.reason != Waiting.AWAITING_NODE or successor is None or entry.stage is not Stage.PREPARING:
+    if standing.stage is not Stage.PREPARING or entry.stage is not Stage.PREPARING:
+        return standing
+    # Once the sandbox stands, the devices are prepared: an image may still take its time.
+    if successor is None or successor.sandboxed:
         return standing
     late = entry.stage_started_at + stalled_after(snapshot)
     if now < late:

@@ -14,6 +14,7 @@ from typing import TypeVar, assert_never
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
+    AddGuard,
     EndHold,
     EvictPod,
     HoldClaim,
@@ -23,6 +24,7 @@ from accelerator_rollout.decide.actions import (
     PreferVictim,
     ProbeGate,
     RemoveFinalizer,
+    RemoveGuard,
     UnmanageDeployment,
     UnpauseDeployment,
 )
@@ -114,10 +116,10 @@ def reads_for(action: Action, snapshot: Snapshot) -> tuple[Read, ...]:
             return (ReadWorkload(), *sets, *victims)
         case PauseDeployment() | UnmanageDeployment() | ManageDeployment():
             return (ReadWorkload(),)
-        case PreferVictim():
+        case PreferVictim() | RemoveGuard():
             return (ReadPod(action.pod_name),)
         # The claim's resourceVersion goes with a hold; and a proof once found stays one.
-        case AddFinalizer() | RemoveFinalizer() | ProbeGate() | HoldClaim() | EndHold():
+        case AddFinalizer() | RemoveFinalizer() | ProbeGate() | HoldClaim() | EndHold() | AddGuard():
             return ()
     assert_never(action)
 

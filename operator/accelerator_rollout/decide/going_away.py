@@ -11,6 +11,7 @@ from accelerator_rollout.decide.admission import conflict
 from accelerator_rollout.decide.appraisal import Appraisal, appraise, endings, restage
 from accelerator_rollout.decide.conditions import leaving
 from accelerator_rollout.decide.departures import gated, match, track
+from accelerator_rollout.decide.guards import guarded, unguarded
 from accelerator_rollout.decide.holds import held
 from accelerator_rollout.decide.openings import openings
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
@@ -29,6 +30,7 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
     leave = RemoveFinalizer(rollout.uid)
     ours = driver is not None and snapshot.workload is not None and conflict(snapshot) is None
     held_back = any(held(c, rollout.uid) for c in snapshot.claims.values())
+    held_back = held_back or any(map(guarded, (*snapshot.pods, *snapshot.former)))
     if not ours and not held_back:
         return Plan((leave,), rollout.status, record_first=False, next_due=None)
     min_ready = snapshot.workload.min_ready_seconds if snapshot.workload else 0
@@ -45,7 +47,7 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
     if not waiting and not held_back and (late or not owed):
         left: tuple[Action, ...] = driver.let_go() if driver is not None and ours else ()
         return Plan((*left, leave), rollout.status, record_first=False, next_due=None)
-    acts: tuple[Action, ...] = endings(snapshot, appraisals, late=late)
+    acts: tuple[Action, ...] = (*endings(snapshot, appraisals, late=late), *unguarded(snapshot, late=late))
     if driver is not None and ours:
         # Deleted between a step and its lock: without the lock no gate of a Deployment opens.
         locks = tuple(a for a in driver.upkeep(may_move=True) if isinstance(a, PauseDeployment))

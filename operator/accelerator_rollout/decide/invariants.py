@@ -14,10 +14,11 @@ from enum import StrEnum
 from functools import cached_property
 
 from accelerator_rollout.api.conditions import Condition, ConditionStatus, ConditionType
-from accelerator_rollout.api.models import HeldClaim, Proof, Replacement, Stage
+from accelerator_rollout.api.models import HeldClaim, Proof, Replacement, Stage, UnprovenPolicy
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
+    AddGuard,
     EndHold,
     EvictPod,
     HoldClaim,
@@ -25,12 +26,13 @@ from accelerator_rollout.decide.actions import (
     PreferVictim,
     ProbeGate,
     RemoveFinalizer,
+    RemoveGuard,
     UnmanageDeployment,
     UnpauseDeployment,
 )
 from accelerator_rollout.decide.outcome import EventType, Plan
 from accelerator_rollout.decide.snapshot import Freshness, GateSource, Snapshot
-from accelerator_rollout.names import FINALIZER, GATE, GATE_LABEL, GATE_LABEL_VALUE, GROUP
+from accelerator_rollout.names import FINALIZER, GATE, GATE_LABEL, GATE_LABEL_VALUE, GROUP, GUARD_FINALIZER
 from accelerator_rollout.records import (
     ClaimRecord,
     DeploymentRecord,
@@ -230,6 +232,7 @@ class _Case:
                     # A sibling that took it is no stranger: S3 counts it, and leaves another device free.
                     others += [c for c in claims if c.uid not in own and c.owner_pod_uid not in self.pods]
                 why = self._held(device, others) or self._unpublished(device, wanted)
+                why = why or self._short(device, others, wanted)
                 if why:
                     return f"device {device} of {departure.label}: {why}"
         return ""
@@ -260,6 +263,36 @@ class _Case:
         for taint in taints:
             if taint.effect in ("NoSchedule", "NoExecute") and not any(_accepts(r, taint) for r in wanted):
                 return "it is tainted"
+        return ""
+
+    def _short(self, device: Device, others: list[ClaimRecord], wanted: list[DeviceRequest]) -> str:
+        """Return that others leave too little of a counter or a capacity, or nothing. The pool is known to be whole."""
+        pool = [s for s in self.snapshot.slices if s.driver == device.driver and s.pool == device.pool]
+        newest = [s for s in pool if all(other.generation <= s.generation for other in pool)]
+        (offered,) = (d for s in newest for d in s.devices if d.name == device.name)
+        held = {
+            u.device.name: [v for d in others for v in d.uses or () if v.device == u.device and not v.admin]
+            for c in others
+            for u in c.uses or ()
+            if (u.device.driver, u.device.pool) == (device.driver, device.pool) and not u.admin
+        }
+        drawing = [d for s in newest for d in s.devices if d.name in held or d.name == device.name]
+        for counter in (c for s in newest for c in s.counters):
+            drawn = sum(
+                draw.value
+                for one in drawing
+                for draw in one.draws
+                if (draw.set, draw.name) == (counter.set, counter.name)
+            )
+            if drawn > counter.value and not (offered.shared and device.name in held):
+                return f"counter {counter.name} is drawn by others"
+        uses = {u.share_id: u for u in held.get(device.name, [])}.values()
+        for capacity in offered.capacity:
+            least = capacity.value if capacity.default is None else capacity.default
+            asked = [dict(r.capacity).get(capacity.name, least) for r in wanted] or [least]
+            taken = sum(amount for u in uses for name, amount in u.consumed if name == capacity.name)
+            if taken + max(asked) > capacity.value:
+                return f"capacity {capacity.name} is used by others"
         return ""
 
     # S2
@@ -302,6 +335,8 @@ class _Case:
 
     def _waited(self, departure: _Departure) -> bool:
         if departure.vanished_at is None or departure.present:
+            return False
+        if self.rollout.spec.release.unproven.policy is not UnprovenPolicy.WAIT:
             return False
         entry, pod = departure.entry, departure.pod
         graces = [entry.grace_seconds or 0] if entry else []
@@ -517,7 +552,15 @@ def _own_objects_only(case: _Case) -> Iterator[Violation]:
                 if claim is None or claim.uid != uid or not _has_to_do_with_us(case, claim):
                     text = f"ResourceClaim {name} ({uid}) is not of the workload's pods"
                     yield Violation(Promise.OWN_OBJECTS_ONLY, text)
-            case EvictPod(name, uid) | OpenGate(name, uid, _) | PreferVictim(name, uid, _):
+            case RemoveGuard(name, uid) if uid in case.former:
+                pass
+            case (
+                EvictPod(name, uid)
+                | OpenGate(name, uid, _, _, _)
+                | PreferVictim(name, uid, _)
+                | AddGuard(name, uid)
+                | RemoveGuard(name, uid)
+            ):
                 pod = case.pods.get(uid)
                 if pod is None or pod.name != name or pod.owner is None or pod.owner.uid not in owners:
                     yield Violation(Promise.OWN_OBJECTS_ONLY, f"pod {name} ({uid}) is not the workload's")
@@ -770,7 +813,7 @@ def _take_back_our_own(case: _Case) -> Iterator[Violation]:
     workload = case.workload
     for action in case.plan.actions:
         match action:
-            case OpenGate(name, uid, _):
+            case OpenGate(name, uid, _, _, _):
                 pod = case.pods.get(uid)
                 if pod is None or GATE not in pod.gates:
                     yield Violation(Promise.TAKE_BACK_OUR_OWN, f"pod {name} has no gate of ours to open")
@@ -785,10 +828,20 @@ def _take_back_our_own(case: _Case) -> Iterator[Violation]:
                     yield Violation(
                         Promise.TAKE_BACK_OUR_OWN, f"nothing on Deployment {name} is ours to remove"
                     )
+            case RemoveGuard(name, uid):
+                yield from _unguarded(case, name, case.pods.get(uid) or case.former.get(uid))
             case RemoveFinalizer():
                 yield from _left_behind(case, action)
             case _:
                 pass
+
+
+def _unguarded(case: _Case, name: str, pod: PodRecord | None) -> Iterator[Violation]:
+    if pod is None or GUARD_FINALIZER not in pod.finalizers:
+        yield Violation(Promise.TAKE_BACK_OUR_OWN, f"pod {name} has no guard of ours to take away")
+    elif pod.terminating and not pod.terminal and pod.bound and not case.leaving_for_good:
+        text = f"the guard of pod {name} goes before its kubelet has reported the end"
+        yield Violation(Promise.RELEASE_PROVEN, text)
 
 
 def _left_behind(case: _Case, action: Action) -> Iterator[Violation]:
@@ -797,6 +850,12 @@ def _left_behind(case: _Case, action: Action) -> Iterator[Violation]:
     held = [c.name for c in case.snapshot.claims.values() if case.our_entries(c)]
     if held:
         text = f"the finalizer goes while our hold is on {', '.join(sorted(held))}"
+        yield Violation(Promise.TAKE_BACK_OUR_OWN, text)
+    guarded = [
+        p.name for p in (*case.pods.values(), *case.former.values()) if GUARD_FINALIZER in p.finalizers
+    ]
+    if guarded:
+        text = f"the finalizer goes while our guard is on {', '.join(sorted(guarded))}"
         yield Violation(Promise.TAKE_BACK_OUR_OWN, text)
     workload = case.workload
     if workload is None or _conflict(case):

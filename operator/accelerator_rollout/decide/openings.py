@@ -3,12 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from accelerator_rollout.api.models import Placement
 from accelerator_rollout.decide.actions import OpenGate
 from accelerator_rollout.decide.appraisal import Appraisal
 from accelerator_rollout.decide.budget import holders, limit
 from accelerator_rollout.decide.departures import gated
+from accelerator_rollout.decide.guards import guarding
 from accelerator_rollout.decide.reasons import Waiting
 from accelerator_rollout.decide.snapshot import Snapshot
+from accelerator_rollout.names import HOSTNAME_LABEL
 from accelerator_rollout.records import PodRecord
 from accelerator_rollout.workloads.base import Driver, NotNow
 
@@ -34,11 +37,15 @@ def openings(snapshot: Snapshot, driver: Driver, appraisals: Iterable[Appraisal]
         own = by_successor.get(pod.uid)
         if pod.uid == doomed or (own is not None and own.unreleased):
             continue
+        pin = _pin(own, snapshot)
         why = _exposed(exposed) or driver.open_blocked(pod) or _no_room(used, most)
+        why = why or (pin if isinstance(pin, NotNow) else None)
         if why is not None:
             blocked[pod.uid] = why
             continue
-        actions.append(OpenGate(pod.name, pod.uid, own.entry.pod_uid if own else ""))
+        actions.append(
+            OpenGate(pod.name, pod.uid, own.entry.pod_uid if own else "", str(pin), guarding(snapshot))
+        )
         used += 1
     return Openings(tuple(actions), blocked)
 
@@ -58,6 +65,22 @@ def _exposed(exposed: list[Appraisal]) -> NotNow | None:
         Waiting.OTHER_RELEASE_UNPROVEN,
         f"the devices of {whose} look free, but nothing proves that its node let go of them: "
         "a pod that opens now could get them",
+    )
+
+
+def _pin(own: Appraisal | None, snapshot: Snapshot) -> str | NotNow:
+    """Return the hostname that the pod is pinned to, "" for none, or why it cannot be."""
+    if snapshot.rollout.spec.release.placement is Placement.ANY or own is None or not own.entry.node_name:
+        return ""
+    name = own.entry.node_name
+    node = snapshot.nodes.get(name)
+    hostname = node.labels.get(HOSTNAME_LABEL) if node is not None else None
+    if hostname:
+        return hostname
+    what = f"has no label {HOSTNAME_LABEL}" if node is not None else "does not exist any more"
+    return NotNow(
+        Waiting.NODE_NOT_AVAILABLE,
+        f"spec.release.placement is SameNode, and node {name} {what}. Set it to Any to let the pod go elsewhere",
     )
 
 

@@ -26,6 +26,7 @@ from accelerator_rollout.decide.conditions import Late, Picture, conditions, unk
 from accelerator_rollout.decide.departures import match, record, track
 from accelerator_rollout.decide.disruption import Blocked, Step, next_step
 from accelerator_rollout.decide.going_away import going_away
+from accelerator_rollout.decide.guards import guards, unguarded
 from accelerator_rollout.decide.holds import holds, told
 from accelerator_rollout.decide.openings import Openings, openings, waiting_pods
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan, StageTime
@@ -160,7 +161,8 @@ class _Decision:
 
     def _holds(self) -> tuple[Action, ...]:
         # New ones first: what is about to be replaced is held before.
-        return (*holds(self.snapshot), *endings(self.snapshot, self.appraisals))
+        taken: tuple[Action, ...] = (*endings(self.snapshot, self.appraisals), *unguarded(self.snapshot))
+        return (*guards(self.snapshot), *holds(self.snapshot), *taken)
 
     def _probe(self) -> tuple[Action, ...]:
         if self.workload is None or self.refused is not None or gate_unknown(self.snapshot) is None:

@@ -9,7 +9,7 @@ still gives the containers the grace period of the spec, and looks for leftovers
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from accelerator_rollout.api.models import Proof, Replacement
+from accelerator_rollout.api.models import Proof, Replacement, Unproven, UnprovenPolicy
 from accelerator_rollout.records import NodeRecord, PodRecord
 
 
@@ -32,12 +32,12 @@ def find_proof(
     last_seen: PodRecord | None,
     node: NodeRecord | None,
     now: datetime,
-    extra_seconds: int,
+    unproven: Unproven,
 ) -> ProofState:
     """Return what proves the release of `replacement`'s pod; a proof once recorded stays.
 
     `last_seen` is the pod's last known state, from the API or from the moment it vanished; None if nobody saw it.
-    `extra_seconds` is added to the pod's grace period for an unproven release, on a Ready node only.
+    `unproven` says what to do without a proof: wait, on a Ready node only, or have a person decide.
     """
     if replacement.proof is not None:
         return ProofState(replacement.proof)
@@ -48,13 +48,20 @@ def find_proof(
             return ProofState(Proof.KUBELET_TERMINAL_PHASE)
     if node is not None and replacement.boot_id and node.boot_id and node.boot_id != replacement.boot_id:
         return ProofState(Proof.NODE_REBOOTED)
-    return _wait(replacement, node, now, extra_seconds)
+    return _wait(replacement, node, now, unproven)
 
 
-def _wait(replacement: Replacement, node: NodeRecord | None, now: datetime, extra_seconds: int) -> ProofState:
+def _wait(replacement: Replacement, node: NodeRecord | None, now: datetime, unproven: Unproven) -> ProofState:
     vanished = replacement.vanished_at
     if vanished is None:
         return ProofState(None, message=f"pod {replacement.pod_name} has not ended")
+    who = f"pod {replacement.pod_name} vanished" if replacement.pod_name else "an unknown predecessor left"
+    if unproven.policy is UnprovenPolicy.PAUSE:
+        return ProofState(
+            None,
+            message=f"{who} without word from the kubelet. Make sure that its node let go of the devices, and set "
+            "spec.release.unproven.policy to Wait; or reboot the node",
+        )
     start = vanished
     if replacement.node_name:
         if node is None:
@@ -70,13 +77,12 @@ def _wait(replacement: Replacement, node: NodeRecord | None, now: datetime, extr
                 f"{node.name} is not Ready: the wait counts only on a Ready node. Repair or reboot the node",
             )
         start = max(vanished, node.ready_since)
-    due = start + timedelta(seconds=(replacement.grace_seconds or 0) + extra_seconds)
+    due = start + timedelta(seconds=(replacement.grace_seconds or 0) + unproven.extra_seconds)
     if now >= due:
         return ProofState(Proof.WAIT_ELAPSED)
-    who = f"pod {replacement.pod_name} vanished" if replacement.pod_name else "an unknown predecessor left"
     return ProofState(
         None,
         due,
         f"{who} without word from the kubelet: its devices count as free after {due:%H:%M:%S} UTC, "
-        f"its grace period plus {extra_seconds} s",
+        f"its grace period plus {unproven.extra_seconds} s",
     )

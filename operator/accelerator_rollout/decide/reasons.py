@@ -59,6 +59,7 @@ class Waiting(StrEnum):
     DEVICE_BUDGET = "DevicesInUse"  # S3: holders have reached the limit
     OTHER_RELEASE_UNPROVEN = "OtherReleaseUnproven"  # another departed device looks free and is not proven
     OTHER_SETTLING = "OtherDevicesSettling"
+    NODE_NOT_AVAILABLE = "NodeNotAvailable"  # spec.release.placement is SameNode, and the node is gone
     STEP_NOT_LOCKED = "StepNotLocked"  # the Deployment could move on as soon as the gate opens
     AWAITING_REPLACEMENT = "AwaitingReplacement"  # its controller has not made the successor
     WAITING_FOR_ADMISSION = "WaitingForAdmission"  # only gates of others are left

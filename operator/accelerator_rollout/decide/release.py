@@ -85,7 +85,7 @@ def judge(replacement: Replacement, snapshot: Snapshot, now: datetime) -> Verdic
         last_known(snapshot, replacement.pod_uid),
         snapshot.nodes.get(replacement.node_name),
         now,
-        snapshot.rollout.spec.release.unproven.extra_seconds,
+        snapshot.rollout.spec.release.unproven,
     )
     if pod is not None and not pod.terminal:
         return Verdict(_terminating(pod, replacement, snapshot, now), state.proof, exposed=False)
@@ -145,7 +145,8 @@ def _terminating(pod: PodRecord, replacement: Replacement, snapshot: Snapshot, n
     if pod.deletion is None:
         return Obstacle(NotFree.POD_TERMINATING, where)
     # deletionTimestamp is when the grace period ends, so this is twice the period; and at least some time for the driver.
-    late = pod.deletion + timedelta(seconds=max(pod.deletion_grace or 0, _LEAST_SLACK))
+    slack = min(timedelta(seconds=_LEAST_SLACK), stalled_after(snapshot))
+    late = pod.deletion + max(timedelta(seconds=pod.deletion_grace or 0), slack)
     if now < late:
         return Obstacle(NotFree.POD_TERMINATING, where, late)
     return Obstacle(
@@ -179,7 +180,8 @@ def _still_allocated(
     since = replacement.stage_started_at if replacement.stage is Stage.RELEASING else now
     late = since + stalled_after(snapshot)
     present = {p.uid for p in (*snapshot.pods, *snapshot.former) if not p.terminal}
-    if any(entry.uid in present for entry in claim.reserved_for):
+    # An entry that is not a pod's is somebody's own business.
+    if any(entry.resource != "pods" or entry.uid in present for entry in claim.reserved_for):
         return Obstacle(NotFree.CLAIM_ALLOCATED, text)
     if now < late:
         return Obstacle(NotFree.CLAIM_ALLOCATED, text, late)

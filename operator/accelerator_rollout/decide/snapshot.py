@@ -92,8 +92,9 @@ class Snapshot:
     """One AcceleratorRollout and what it touches.
 
     `claims` are the claims of the workload's pods, of its vanished pods and of `status.replacements`, and those that
-    carry our hold, by name, all of the rollout's namespace. `former` are the pods of held claims that are not among
-    the workload's any more (it was deleted, or they were taken from it): they are owed a proof, and nothing else. `holders` maps each device that a departed or departing pod held, and each held one
+    carry our hold, by name, all of the rollout's namespace. `former` are the pods of held claims, and
+    those with our guard, that are not among the workload's any more (it was deleted, or they were taken from it): they
+    are owed a proof, and nothing else. `holders` maps each device that a departed or departing pod held, and each held one
     of the same pools, to every claim of any namespace whose allocation names it. `slices` are those of the pools of these devices, all generations.
     `watched_since` is the moment from which no event of this workload can have been missed; None if unknown.
     `unreadable` names objects (kind/name: why) that this decision needs and that could not be read.

@@ -128,6 +128,7 @@ def pod(raw: Raw, *, kubelet_managers: frozenset[str] = KUBELET_MANAGERS) -> Pod
         waiting_message=read.text(waiting, "message"),
         restarts=sum(read.integer(c, "restartCount", 0) for c in containers),
         unschedulable_message=read.text(scheduled, "message") if unschedulable else "",
+        sandboxed=conditions.get("PodReadyToStartContainers", {}).get("status") == "True",
         deletion_cost=read.number(annotations.get(DELETION_COST_ANNOTATION)),
     )
 

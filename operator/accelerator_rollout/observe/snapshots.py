@@ -69,7 +69,7 @@ class _Family:
     rollout: RolloutObject
     pods: tuple[PodRecord, ...]
     vanished: tuple[Vanished, ...]
-    former: tuple[PodRecord, ...] = ()  # of claims that carry our hold, and not the workload's (any more)
+    former: tuple[PodRecord, ...] = ()  # held or guarded by us, and not the workload's (any more)
     claims: Mapping[str, ClaimRecord] = field(default_factory=dict)
 
     @classmethod
@@ -81,15 +81,18 @@ class _Family:
         known = {pod.uid for pod in pods}
         held = store.claims.by("hold", rollout.uid)
         owners_of_held = (store.pods.get(c.owner_pod_uid) for c in held if c.owner_pod_uid not in known)
-        former = tuple(pod for pod in owners_of_held if pod is not None)
-        family = cls(rollout, pods, store.departures.of(topic), former)
+        former = {pod.uid: pod for pod in owners_of_held if pod is not None}
+        for pod in store.pods.by("guard", rollout.namespace):
+            if pod.uid not in known and store.lineage.workload_of(pod) == topic:
+                former[pod.uid] = pod
+        family = cls(rollout, pods, store.departures.of(topic), tuple(former.values()))
         claims = {claim.name: claim for claim in held if claim.namespace == rollout.namespace}
         claims |= {
             name: claim
             for name in family.claim_names()
             if (claim := store.claims.named(rollout.namespace, name)) is not None
         }
-        return cls(rollout, pods, family.vanished, former, claims)
+        return cls(rollout, pods, family.vanished, family.former, claims)
 
     def claim_names(self) -> set[str]:
         """Return the names of all claims that the decision may ask for, whether they exist or not."""

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from accelerator_rollout.api.models import Unreadable, WorkloadKind
 from accelerator_rollout.decide.holds import is_hold
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
-from accelerator_rollout.names import GATE
+from accelerator_rollout.names import GATE, GUARD_FINALIZER
 from accelerator_rollout.observe import snapshots
 from accelerator_rollout.observe.departures import Departures, tells_more
 from accelerator_rollout.observe.errors import ProjectionError
@@ -56,6 +56,7 @@ NOBODY: Final[frozenset[Key]] = frozenset()
 # Kinds whose events tell which pods a workload has and had: a gap in one of them is a gap in what we know of it.
 _HISTORY: Final = (Kind.PODS, Kind.REPLICA_SETS, Kind.DEPLOYMENTS, Kind.STATEFUL_SETS)
 
+_GUARDED: Final = ""  # the key of all pods with our guard; the others are their namespaces
 _HELD: Final = "held"  # the one key of an index of claims that carry a hold, whosever
 _GONE_REMEMBERED: Final = 20_000
 # Streams of different kinds run apart: a pod may be seen before its Deployment and before the AcceleratorRollout that
@@ -116,6 +117,7 @@ class Store:
         self.pods: Table[PodRecord] = Table(
             owner=lambda p: (p.owner.uid,) if p.owner else (),
             gate=lambda p: p.gates,
+            guard=lambda p: (p.namespace, _GUARDED) if GUARD_FINALIZER in p.finalizers else (),
         )
         self.claims: Table[ClaimRecord] = Table(
             device=lambda c: {use.device for use in c.uses or ()},
@@ -295,7 +297,7 @@ class Store:
             case ClaimRecord():
                 return self._concerned_by_claim(record)
             case SliceRecord():
-                return of(PoolTopic(record.driver, record.pool))
+                return of(PoolTopic(record.driver, record.pool)) | self._using(record.driver, record.pool)
             case TaintRuleRecord():
                 return self.interests.under(record)
             case NodeRecord():
@@ -323,6 +325,12 @@ class Store:
         }  # partitions draw on the same counters
         asked = self.interests.of(ClaimTopic(claim.namespace, claim.name), *devices, *pools, *workloads)
         return asked | self._holders(claim)
+
+    def _using(self, driver: str, pool: str) -> frozenset[Key]:
+        """Return whose running pods use devices of the pool: none of them goes while it is not published."""
+        claims = self.claims.by("pool", (driver, pool))
+        found = (self._workload_of_pod(claim.owner_pod_uid) for claim in claims)
+        return self.interests.of(*(workload for workload in found if workload is not None))
 
     def _holders(self, claim: ClaimRecord) -> frozenset[Key]:
         """Return the AcceleratorRollouts that hold the claim."""
@@ -364,7 +372,7 @@ class Store:
         return snapshots.build(self, rollout, now)
 
     def strays(self) -> tuple[PodRecord, ...]:
-        """Return the pods that carry our gate although nobody answers for them, and have for some seconds.
+        """Return the pods that carry our gate or guard although nobody answers for them, and have for some seconds.
 
         Empty unless the store is fresh: what looks unreferenced may be a list that is not in yet. Ask again later: a
         pod is returned at the earliest some seconds after it was first asked for.
@@ -373,9 +381,19 @@ class Store:
         if self.freshness(now) is not Freshness.FRESH:
             self._strays.clear()
             return ()
-        unclaimed = [pod for pod in self.pods.by("gate", GATE) if pod.live and self._unclaimed(pod)]
+        waiting = {pod.uid: pod for pod in self.pods.by("gate", GATE) if pod.live}
+        waiting |= {
+            pod.uid: pod for pod in self.pods.by("guard", _GUARDED) if self._guarded_in_vain(pod, now)
+        }
+        unclaimed = [pod for pod in waiting.values() if self._unclaimed(pod)]
         self._strays = {pod.uid: self._strays.get(pod.uid, now) for pod in unclaimed}
         return tuple(pod for pod in unclaimed if now - self._strays[pod.uid] >= _STRAY_AFTER)
+
+    def _guarded_in_vain(self, pod: PodRecord, now: datetime) -> bool:
+        """Whether nothing is to be waited for: it lives, has ended, or has been ending for very long."""
+        if pod.live or pod.terminal or pod.deletion is None:
+            return True
+        return now >= pod.deletion + self._orphan_hold_wait
 
     def ownerless_holds(self) -> tuple[tuple[ClaimRecord, str], ...]:
         """Return claims with the UID of a hold whose AcceleratorRollout is gone; empty unless the store is fresh.

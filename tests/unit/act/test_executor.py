@@ -143,8 +143,14 @@ class FakeCluster:
     async def evict(self, namespace: str, name: str, uid: str) -> None:
         self._called(f"evict {name}")
 
-    async def open_gate(self, namespace: str, name: str, uid: str) -> dict[str, Any]:
-        self._called(f"open {name}")
+    async def guard(self, namespace: str, name: str, uid: str, *, on: bool) -> dict[str, Any]:
+        self._called(f"guard {name}" if on else f"end guard of {name}")
+        return self._written(Kind.PODS, name)
+
+    async def open_gate(
+        self, namespace: str, name: str, uid: str, hostname: str = "", *, guard: bool = False
+    ) -> dict[str, Any]:
+        self._called(f"open {name}" + (f" on {hostname}" if hostname else ""))
         return self._written(Kind.PODS, name)
 
     async def try_pod(self, namespace: str, template: Mapping[str, Any]) -> dict[str, Any]:
@@ -381,6 +387,11 @@ async def test_a_template_that_changed_meanwhile_tells_nothing(cluster: FakeClus
     assert cluster.calls == []
     assert outcome.probe is None
     assert outcome.moved
+
+
+async def test_a_pod_is_pinned_in_the_write_that_opens_its_gate(cluster: FakeCluster, told: Told) -> None:
+    await carry_out(cluster, told, plan_of(cluster, replace(OPEN_A, hostname="node-7")))
+    assert cluster.calls == ["open a on node-7", STATUS]
 
 
 async def test_a_hold_is_put_on_and_taken_off_the_claim_that_was_decided_on(

@@ -4,7 +4,9 @@ from accelerator_rollout.api.conditions import ConditionType, find_condition
 from accelerator_rollout.api.models import Proof, Stage
 from accelerator_rollout.decide.actions import EvictPod
 from accelerator_rollout.decide.outcome import Plan
-from builders import NOW, World, claim_of, device, gated_pod, of_type, pod, running
+from accelerator_rollout.decide.reasons import Waiting
+from accelerator_rollout.records import Phase
+from builders import NEW, NOW, World, at, claim_of, device, entry, gated_pod, of_type, pod, running
 
 
 def opened_world() -> World:
@@ -66,3 +68,22 @@ def test_a_device_that_the_successor_itself_was_given_is_not_lost() -> None:
     world = opened_world()
     world.put(world.named("worker-1"), device(1))
     assert released(world.plan())[:2] == ("True", "AllReleased")
+
+
+def test_a_node_that_does_not_begin_to_start_a_pod_is_named_with_the_devices() -> None:
+    world = running("StatefulSet", digest=NEW)
+    stuck = world.change("worker-2", phase=Phase.PENDING, ready=False, waiting_reason="ContainerCreating")
+    gone = entry(pod("worker-2", uid="gone"), device(2), stage=Stage.PREPARING, stage_started_at=at(-119))
+    world.remember(
+        gone.model_copy(
+            update={"replacement_pod_uid": stuck.uid, "released_at": at(-200), "proof": Proof.NEVER_BOUND}
+        )
+    )
+    (told,) = world.plan().status.replacements
+    assert told.reason == "ContainerCreating"
+    (told,) = world.plan(at(1)).status.replacements
+    assert told.reason == Waiting.PREPARE_FAILED
+    assert str(device(2)) in told.message
+    world.change("worker-2", sandboxed=True)  # devices are prepared: the image takes its time
+    (told,) = world.plan(at(1)).status.replacements
+    assert told.reason == "ContainerCreating"

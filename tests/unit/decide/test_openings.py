@@ -6,7 +6,7 @@ import pytest
 
 from accelerator_rollout.api.models import Stage
 from accelerator_rollout.decide.actions import OpenGate, PreferVictim
-from accelerator_rollout.names import GATE
+from accelerator_rollout.names import GATE, HOSTNAME_LABEL
 from accelerator_rollout.records import Phase
 from accelerator_rollout.workloads.deployment import VICTIM_COST
 from builders import (
@@ -288,3 +288,33 @@ def test_a_gated_pod_of_unknown_descent_stays_closed_also_if_it_is_chosen_to_go(
     world.watched_since = at(0)
     world.spec = {"paused": True}
     assert opened(world) == []
+
+
+# Pinned to the node
+
+
+def on_the_same_node(kind: str = "StatefulSet") -> World:
+    world = in_mid_step(kind)
+    world.spec = {"release": {"placement": "SameNode"}}
+    world.nodes["node-2"] = replace(world.nodes["node-2"], labels={HOSTNAME_LABEL: "host-2"})
+    return world
+
+
+@BOTH
+def test_a_successor_is_pinned_to_the_node_of_its_predecessor(kind: str) -> None:
+    assert on_the_same_node(kind).actions() == (OpenGate("worker-2", "q-worker-2", "p-worker-2", "host-2"),)
+
+
+def test_a_pod_that_succeeds_nobody_goes_anywhere() -> None:
+    world = running("StatefulSet", digest=NEW)
+    world.spec = {"release": {"placement": "SameNode"}}
+    world.set_workload(replicas=4)
+    world.put(gated_pod("worker-3"))
+    assert world.actions() == (OpenGate("worker-3", "q-worker-3", ""),)
+
+
+def test_a_successor_waits_for_a_node_that_is_gone() -> None:
+    world = on_the_same_node()
+    del world.nodes["node-2"]
+    assert not opened(world)
+    assert reason(world, "worker-2") == "NodeNotAvailable"

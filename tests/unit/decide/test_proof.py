@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from accelerator_rollout.api.models import Proof, Replacement
+from accelerator_rollout.api.models import Proof, Replacement, Unproven, UnprovenPolicy
 from accelerator_rollout.decide.proof import ProofState, find_proof
 from accelerator_rollout.records import NodeRecord, PodRecord
 from builders import EXTRA, GRACE, NOW, at, device, ended, entry, leaving, node, pod
@@ -21,8 +21,10 @@ def found(
     record: Replacement | None = None,
     of_node: NodeRecord | None = NODE,
     now: datetime = NOW,
+    policy: UnprovenPolicy = UnprovenPolicy.WAIT,
 ) -> ProofState:
-    return find_proof(record or entry(POD, device(1)), last_seen, of_node, now, EXTRA)
+    unproven = Unproven(policy=policy, extra_seconds=EXTRA)
+    return find_proof(record or entry(POD, device(1)), last_seen, of_node, now, unproven)
 
 
 def gone(seconds_ago: float = 0, **over: Any) -> Replacement:
@@ -104,3 +106,14 @@ def test_an_unknown_predecessor_waits_without_a_node() -> None:
 def test_a_proof_once_recorded_stays() -> None:
     proven = gone(proof=Proof.KUBELET_TERMINAL_PHASE)
     assert found(None, record=proven, of_node=None).proof is Proof.KUBELET_TERMINAL_PHASE
+
+
+def test_a_person_decides_where_no_time_is_enough() -> None:
+    pause = UnprovenPolicy.PAUSE
+    state = found(POD, record=gone(100_000), policy=pause)
+    assert state.proof is None
+    assert state.due is None
+    assert "policy to Wait" in state.message
+    assert found(ended(POD), policy=pause).proof is Proof.KUBELET_TERMINAL_PHASE
+    rebooted = found(POD, record=gone(9), of_node=node("node-1", boot_id="another"), policy=pause)
+    assert rebooted.proof is Proof.NODE_REBOOTED

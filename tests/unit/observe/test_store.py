@@ -148,6 +148,12 @@ class TestWaking:
         assert add(store, Kind.SLICES, o.resource_slice("t", pool="node-2")) == set()
         assert add(store, Kind.NODES, o.node("node-2")) == set()
 
+    def test_the_pool_of_a_running_pod_wakes_its_rollout(self, web: Store) -> None:
+        """A driver that is back lets the next replacement start."""
+        add(web, Kind.CLAIMS, o.claim("ca", pod_uid="uid-a", device="lpu-0"))
+        assert add(web, Kind.SLICES, o.resource_slice("s")) == {WEB}
+        assert add(web, Kind.SLICES, o.resource_slice("t", pool="node-2")) == set()
+
     def test_a_replacement_that_is_done_wakes_no_more(self, store: Store) -> None:
         status = {"replacements": [o.replacement("old", claim_name="c-old", device="lpu-0")]}
         add(store, Kind.ROLLOUTS, o.rollout(status=status))
