@@ -35,6 +35,7 @@ from accelerator_rollout.decide.snapshot import (
 )
 from accelerator_rollout.names import FINALIZER, GATE, GROUP, PLURAL
 from accelerator_rollout.records import (
+    Access,
     BudgetRecord,
     ClaimRecord,
     DeploymentRecord,
@@ -220,7 +221,7 @@ def pool(number: int | str, **over: Any) -> SliceRecord:
         "pool": f"node-{number}",
         "generation": 1,
         "slice_count": 1,
-        "node": f"node-{number}",
+        "access": Access(node=f"node-{number}"),
         "devices": (PublishedDevice(f"dev-{number}"),),
     }
     return SliceRecord(**(facts | over))

@@ -114,11 +114,33 @@ class PodRecord:
 
 @dataclass(frozen=True, slots=True)
 class SelectorTerm:
-    """One requirement of a label selector."""
+    """One requirement of a label or node selector."""
 
     key: str
-    operator: str  # In, NotIn, Exists, DoesNotExist
+    operator: str  # In, NotIn, Exists, DoesNotExist; of nodes also Gt, Lt
     values: tuple[str, ...] = ()
+
+    def takes(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with these labels satisfies it."""
+        have = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return have in self.values
+            case "NotIn":  # also true of an object without the label
+                return have not in self.values
+            case "Exists":
+                return have is not None
+            case "DoesNotExist":
+                return have is None
+            case _:
+                return self._compares(have)
+
+    def _compares(self, have: str | None) -> bool:
+        try:
+            mine, asked = int(have or ""), int(self.values[0])
+        except (ValueError, IndexError):
+            return False
+        return mine > asked if self.operator == "Gt" else mine < asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +291,14 @@ class SliceRecord:
     pool: str
     generation: int
     slice_count: int
-    node: str  # "" where the slice is not local to one node
     devices: tuple[PublishedDevice, ...]
     counters: tuple[Counter, ...] = ()  # what the pool's partitions draw on together
     access: Access = Access()
+
+    @property
+    def node(self) -> str:
+        """The node that the slice is local to; "" where it is not."""
+        return self.access.node
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +312,11 @@ class TaintRuleRecord:
     pool: str
     device: str
     taint: Taint
+
+    def selects(self, device: Device) -> bool:
+        """Whether the rule is about the device."""
+        wanted = ((self.driver, device.driver), (self.pool, device.pool), (self.device, device.name))
+        return all(not asked or asked == have for asked, have in wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,11 +179,7 @@ class ApiClient:
     async def write_status(self, namespace: str, name: str, uid: str, version: str, status: Raw) -> Raw:
         """Replace the status of an AcceleratorRollout."""
         # A merge patch would keep what the new status leaves out.
-        patch = [
-            {"op": "test", "path": "/metadata/uid", "value": uid},
-            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-            {"op": "add", "path": "/status", "value": status},
-        ]
+        patch = [*_unchanged(uid, version), {"op": "add", "path": "/status", "value": status}]
         return await self._write(
             "patch", Kind.ROLLOUTS, namespace, name, "status", patch, content=_JSON_PATCH
         )
@@ -294,18 +290,9 @@ class ApiClient:
 
     async def _patch_claim(self, claim: ClaimRecord, changes: Sequence[Raw]) -> Raw:
         # The version stands for the whole list: whatever came in between makes the test fail.
-        tests = [
-            {"op": "test", "path": "/metadata/uid", "value": claim.uid},
-            {"op": "test", "path": "/metadata/resourceVersion", "value": claim.resource_version},
-        ]
+        patch = [*_unchanged(claim.uid, claim.resource_version), *changes]
         return await self._write(
-            "patch",
-            Kind.CLAIMS,
-            claim.namespace,
-            claim.name,
-            "status",
-            [*tests, *changes],
-            content=_JSON_PATCH,
+            "patch", Kind.CLAIMS, claim.namespace, claim.name, "status", patch, content=_JSON_PATCH
         )
 
     async def try_pod(self, namespace: str, template: Raw) -> Raw:
@@ -454,6 +441,14 @@ class ApiClient:
                 self._host = str(found.host).rstrip("/")
                 self._session = await open_session(found)
             return self._session
+
+
+def _unchanged(uid: str, version: str) -> list[Raw]:
+    """Return the tests that make a JSON patch fail on another object, or on another state of it."""
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+    ]
 
 
 def _deployment(uid: str, version: str, *, parked: str | None) -> dict[str, Any]:

@@ -83,7 +83,11 @@ class Reporter:
                 return False
             if guarded(seen):
                 await self._client.guard(pod.namespace, pod.name, pod.uid, on=False)
-                _log.info("took our guard off %s/%s: no AcceleratorRollout names its workload", *_name(pod))
+                _log.info(
+                    "took our guard off %s/%s: no AcceleratorRollout names its workload",
+                    pod.namespace,
+                    pod.name,
+                )
             if GATE not in seen.gates or not seen.live:
                 return guarded(seen)
             await self._client.open_gate(pod.namespace, pod.name, pod.uid)
@@ -139,7 +143,3 @@ class Reporter:
             if ref.get("controller"):
                 return Owner(ref["kind"], ref["name"], ref["uid"])
         return owner
-
-
-def _name(pod: PodRecord) -> tuple[str, str]:
-    return pod.namespace, pod.name

@@ -1,8 +1,9 @@
 """`release-all`: before an uninstall, take everything of ours off the cluster, so that nothing stays gated or paused.
 
 In this order: our pause, annotation and label from Deployments; our holds from ResourceClaims; our gate and guard from
-pods; our finalizer from AcceleratorRollouts. What others own stays: their gates, their pauses, their finalizers. A deletion cost that we set stays,
-too: it only orders pods of one ReplicaSet. The operator must not run meanwhile, or it would put all of it back.
+pods; our finalizer from AcceleratorRollouts. What others own stays: their gates, their pauses, their finalizers. A
+deletion cost that we set stays, too: it only orders pods of one ReplicaSet. The operator must not run meanwhile, or it
+would put all of it back.
 """
 
 import argparse

@@ -7,7 +7,7 @@ tolerate them; a partition is free only with the counters that it draws (KEP-481
 capacity goes (KEP-5075). In one thing we are stricter: slices that disagree on their number are believed by nobody.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_CEILING, Decimal
@@ -25,7 +25,6 @@ from accelerator_rollout.records import (
     NodeRecord,
     NodeTerm,
     PublishedDevice,
-    SelectorTerm,
     SliceRecord,
     Taint,
     TaintRuleRecord,
@@ -176,10 +175,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _ruled(device: Device, rules: Iterable[TaintRuleRecord]) -> Iterable[Taint]:
-    for rule in rules:
-        wanted = ((rule.driver, device.driver), (rule.pool, device.pool), (rule.device, device.name))
-        if all(not asked or asked == have for asked, have in wanted):
-            yield rule.taint
+    return (rule.taint for rule in rules if rule.selects(device))
 
 
 def _out_of_reach(device: Device, found: PublishedDevice, pool: Pool) -> Obstacle | None:
@@ -204,30 +200,7 @@ def _fits(term: NodeTerm, node: NodeRecord) -> bool:
     if not term.labels and not term.fields:
         return False  # an empty term selects nothing
     named = {_NAME_FIELD: node.name}
-    return all(_meets(t, node.labels) for t in term.labels) and all(_meets(t, named) for t in term.fields)
-
-
-def _meets(term: SelectorTerm, labels: Mapping[str, str]) -> bool:
-    have = labels.get(term.key)
-    match term.operator:
-        case "In":
-            return have in term.values
-        case "NotIn":
-            return have not in term.values
-        case "Exists":
-            return have is not None
-        case "DoesNotExist":
-            return have is None
-        case _:
-            return _compares(term, have)
-
-
-def _compares(term: SelectorTerm, have: str | None) -> bool:
-    try:
-        mine, asked = int(have or ""), int(term.values[0])
-    except (ValueError, IndexError):
-        return False
-    return mine > asked if term.operator == "Gt" else mine < asked
+    return all(t.takes(node.labels) for t in term.labels) and all(t.takes(named) for t in term.fields)
 
 
 def _taken(device: Device, pool: Pool, asked: Sequence[DeviceRequest]) -> Obstacle | None:

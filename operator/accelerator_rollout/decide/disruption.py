@@ -143,10 +143,9 @@ def _busy(others: list[Appraisal]) -> NotNow:
 
 def _double(snapshot: Snapshot) -> NotNow | None:
     """Return that a device of the workload is allocated twice: whichever pod goes, it may go from under the other."""
-    for device in sorted(snapshot.holders, key=str):
-        if not any(u.device == device for c in snapshot.claims.values() for u in c.uses or ()):
-            continue
-        obstacle = taken(device, pool_of(device, snapshot, lambda _: True))
+    own = {use.device for claim in snapshot.claims.values() for use in claim.uses or ()}
+    for device in sorted(own & snapshot.holders.keys(), key=str):
+        obstacle = taken(device, pool_of(device, snapshot, snapshot.holders[device]))
         if obstacle is not None and obstacle.reason is NotFree.DOUBLE_ALLOCATION:
             return NotNow(Waiting.DOUBLE_ALLOCATION, obstacle.message)
     return None
@@ -156,7 +155,7 @@ def _silent_driver(snapshot: Snapshot, victim: PodRecord) -> NotNow | None:
     """Return that the driver of one of the pod's devices does not publish them: who would unprepare them?"""
     for claim in (c for c in snapshot.claims.values() if c.owner_pod_uid == victim.uid):
         for use in claim.uses or ():
-            obstacle = unpublished(use.device, pool_of(use.device, snapshot, lambda _: False))
+            obstacle = unpublished(use.device, pool_of(use.device, snapshot))
             if obstacle is not None and obstacle.reason is not NotFree.DEVICE_MISSING:
                 return NotNow(
                     Waiting.DRIVER_UNAVAILABLE,

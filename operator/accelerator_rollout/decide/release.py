@@ -4,7 +4,7 @@ Two questions: has the old holder let go, with proof (here); and could the succe
 (`allocatable`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -136,7 +136,7 @@ def _terminating(pod: PodRecord, replacement: Replacement, snapshot: Snapshot, n
     """Return what a pod that has not ended waits for."""
     where = f"pod {pod.name} is terminating on node {pod.node}"
     for device in devices_of(replacement.claims):
-        silent = unpublished(device, pool_of(device, snapshot, lambda _: False))
+        silent = unpublished(device, pool_of(device, snapshot))
         if silent is not None and silent.reason is NotFree.POOL_MISSING:
             return Obstacle(
                 NotFree.DRIVER_UNAVAILABLE,
@@ -229,27 +229,27 @@ def _pool(device: Device, replacement: Replacement, snapshot: Snapshot) -> Pool:
     """
     own = {c.uid for c in replacement.claims}
     siblings = {p.uid for p in snapshot.pods}
-    return pool_of(device, snapshot, lambda c: c.uid not in own and c.owner_pod_uid not in siblings)
-
-
-def pool_of(device: Device, snapshot: Snapshot, counts: Callable[[ClaimRecord], bool]) -> Pool:
-    """Return the pool that the device is of, with the holders among the claims that count."""
-    claims = {
+    beside = {
         claim.uid: claim
-        for held, found in snapshot.holders.items()
+        for held, claims in snapshot.holders.items()
         if (held.driver, held.pool) == (device.driver, device.pool)
-        for claim in found
-        if counts(claim)
+        for claim in claims
+        if claim.uid not in own and claim.owner_pod_uid not in siblings
     }
+    return pool_of(device, snapshot, beside.values())
+
+
+def pool_of(device: Device, snapshot: Snapshot, claims: Iterable[ClaimRecord] = ()) -> Pool:
+    """Return the pool that the device is of, as these claims hold it."""
+    name = (device.driver, device.pool)
     return Pool(
-        device.driver,
-        device.pool,
-        tuple(s for s in snapshot.slices if (s.driver, s.pool) == (device.driver, device.pool)),
+        *name,
+        tuple(s for s in snapshot.slices if (s.driver, s.pool) == name),
         snapshot.taint_rules,
         tuple(
             h
-            for h in holders_of(claims.values(), snapshot.rollout.namespace)
-            if (h.use.device.driver, h.use.device.pool) == (device.driver, device.pool)
+            for h in holders_of(claims, snapshot.rollout.namespace)
+            if (h.use.device.driver, h.use.device.pool) == name
         ),
     )
 

@@ -21,7 +21,6 @@ from accelerator_rollout.records import (
     NodeTerm,
     PublishedDevice,
     Reservation,
-    SelectorTerm,
     SliceRecord,
     Taint,
     TaintRuleRecord,
@@ -35,12 +34,13 @@ def claim(raw: Raw) -> ClaimRecord:
     """Return the record of a ResourceClaim."""
     meta, status = read.mapping(raw, "metadata"), read.mapping(raw, "status")
     owner = read.controller(meta)
+    pod = owner if owner and owner.kind == "Pod" else None
     return ClaimRecord(
         namespace=intern(read.need(meta, "namespace")),
         name=read.need(meta, "name"),
         uid=read.need(meta, "uid"),
         resource_version=read.version(meta),
-        owner_pod_uid=owner.uid if owner and owner.kind == "Pod" else "",
+        owner_pod_uid=pod.uid if pod else "",
         deletion=read.time(meta, "deletionTimestamp"),
         reserved_for=tuple(
             Reservation(
@@ -53,7 +53,7 @@ def claim(raw: Raw) -> ClaimRecord:
         ),
         uses=_uses(status),
         finalizers=read.texts(meta, "finalizers"),
-        owner_pod_name=owner.name if owner and owner.kind == "Pod" else "",
+        owner_pod_name=pod.name if pod else "",
         requests=tuple(
             found
             for entry in read.items(read.mapping(raw, "spec", "devices"), "requests")
@@ -132,7 +132,6 @@ def resource_slice(raw: Raw) -> SliceRecord:
         pool=intern(read.need(pool, "name")),
         generation=read.integer(pool, "generation", 0),
         slice_count=read.integer(pool, "resourceSliceCount", 0),
-        node=intern(read.text(spec, "nodeName")),
         devices=tuple(_device(device, each=each) for device in read.items(spec, "devices")),
         counters=tuple(
             counter
@@ -154,10 +153,7 @@ def _device(raw: Raw, *, each: bool) -> PublishedDevice:
             for counter in _counters(entry, read.need(entry, "counterSet"))
         ),
         capacity=tuple(
-            _capacity(
-                intern(str(name)),
-                read.mapping({"": value}, "") if isinstance(value, dict) else {"value": value},
-            )
+            _capacity(intern(str(name)), _valued(value))
             for name, value in read.mapping(fields, "capacity").items()
         ),
         shared=read.flag(fields, "allowMultipleAllocations"),
@@ -172,13 +168,14 @@ def _device_fields(device: Raw) -> Raw:
 
 def _counters(raw: Raw, name: str) -> list[Counter]:
     return [
-        Counter(
-            intern(name),
-            intern(str(counter)),
-            _quantity(value.get("value") if isinstance(value, dict) else value),
-        )
+        Counter(intern(name), intern(str(counter)), _quantity(_valued(value).get("value")))
         for counter, value in read.mapping(raw, "counters").items()
     ]
+
+
+def _valued(value: Any) -> Raw:
+    """Return an amount as it stands today, under `value`; the first version had the bare quantity."""
+    return value if isinstance(value, dict) else {"value": value}
 
 
 def _capacity(name: str, raw: Raw) -> Capacity:
@@ -208,20 +205,15 @@ def _access(raw: Raw) -> Access:
         node=intern(read.text(raw, "nodeName")),
         every=read.flag(raw, "allNodes"),
         terms=tuple(
-            NodeTerm(labels=_terms(term, "matchExpressions"), fields=_terms(term, "matchFields"))
+            NodeTerm(
+                *(
+                    read.requirements(term, key, _OPERATORS, "node")
+                    for key in ("matchExpressions", "matchFields")
+                )
+            )
             for term in terms
         ),
     )
-
-
-def _terms(raw: Raw, key: str) -> tuple[SelectorTerm, ...]:
-    found = []
-    for entry in read.items(raw, key):
-        operator = read.need(entry, "operator")
-        if operator not in _OPERATORS:
-            raise UnclearError(f"the node selector's operator {operator!r} is not known")
-        found.append(SelectorTerm(read.need(entry, "key"), operator, read.texts(entry, "values")))
-    return tuple(found)
 
 
 def _taint(raw: Raw) -> Taint:

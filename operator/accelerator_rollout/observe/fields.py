@@ -1,11 +1,11 @@
 """Reading JSON of the API server: absent and null are the same to it; another type than expected is unclear."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from sys import intern
 from typing import Any
 
-from accelerator_rollout.records import Owner
+from accelerator_rollout.records import Owner, SelectorTerm
 
 Raw = Mapping[str, Any]
 
@@ -133,6 +133,17 @@ def moment(raw: Raw, key: str) -> datetime:
     if found is None:
         raise UnclearError(f"{key} is missing")
     return found
+
+
+def requirements(raw: Raw, key: str, operators: Collection[str], what: str) -> tuple[SelectorTerm, ...]:
+    """Return the requirements of a selector; `what` selects them is for the message about an operator not known."""
+    found = []
+    for entry in items(raw, key):
+        operator = need(entry, "operator")
+        if operator not in operators:
+            raise UnclearError(f"the {what} selector's operator {operator!r} is not known")
+        found.append(SelectorTerm(need(entry, "key"), operator, texts(entry, "values")))
+    return tuple(found)
 
 
 def controller(meta: Raw) -> Owner | None:

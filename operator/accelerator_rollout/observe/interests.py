@@ -103,7 +103,7 @@ class Interests:
 
     def under(self, rule: TaintRuleRecord) -> frozenset[Key]:
         """Return who asked for a device that the rule matches."""
-        matching = (t for t in self._keys if isinstance(t, Device) and matches(rule, t))
+        matching = (t for t in self._keys if isinstance(t, Device) and rule.selects(t))
         return self.of(*matching)
 
     def referenced_since(self, workload: WorkloadTopic) -> datetime | None:
@@ -149,16 +149,4 @@ def workload_of(rollout: Rollout) -> WorkloadTopic | None:
         return WorkloadTopic(ref.kind, rollout.namespace, ref.name) if ref else None
     return WorkloadTopic(
         rollout.spec.workload_ref.kind.value, rollout.namespace, rollout.spec.workload_ref.name
-    )
-
-
-def matches(rule: TaintRuleRecord, device: Device) -> bool:
-    """Return whether the rule selects the device (KEP-5055: what the rule leaves empty matches everything)."""
-    return all(
-        not asked or asked == found
-        for asked, found in (
-            (rule.driver, device.driver),
-            (rule.pool, device.pool),
-            (rule.device, device.name),
-        )
     )

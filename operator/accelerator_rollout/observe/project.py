@@ -58,6 +58,7 @@ KUBELET_MANAGERS: Final = frozenset({"kubelet"})
 _HASH_LABEL: Final = "pod-template-hash"
 _REVISION_LABEL: Final = "controller-revision-hash"
 _DEFAULT_GRACE: Final = 30  # seconds, as the API server defaults it
+_LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 _NOBODY: Final = (SelectorTerm(key="", operator="In"),)  # no value satisfies it
 
 
@@ -225,12 +226,7 @@ def _selector(selector: Raw) -> tuple[SelectorTerm, ...]:
         SelectorTerm(str(key), "In", (str(value),))
         for key, value in read.mapping(selector, "matchLabels").items()
     ]
-    for entry in read.items(selector, "matchExpressions"):
-        operator = read.need(entry, "operator")
-        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            raise UnclearError(f"the label selector's operator {operator!r} is not known")
-        terms.append(SelectorTerm(read.need(entry, "key"), operator, read.texts(entry, "values")))
-    return tuple(terms)
+    return (*terms, *read.requirements(selector, "matchExpressions", _LABEL_OPERATORS, "label"))
 
 
 # Workloads

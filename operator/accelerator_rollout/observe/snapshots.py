@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from accelerator_rollout.api.models import RolloutObject, Unreadable
 from accelerator_rollout.decide.snapshot import Freshness, Rival, Snapshot, Vanished
 from accelerator_rollout.names import FINALIZER
-from accelerator_rollout.observe.interests import WorkloadTopic, matches, workload_of
+from accelerator_rollout.observe.interests import WorkloadTopic, workload_of
 from accelerator_rollout.observe.kinds import Kind
 from accelerator_rollout.records import (
     BudgetRecord,
@@ -52,7 +52,7 @@ def build(store: "Store", rollout: RolloutObject, now: datetime) -> Snapshot:
         claims=family.claims,
         holders=_holders(store, devices, pools),
         slices=slices,
-        taint_rules=tuple(r for r in store.taint_rules if any(matches(r, device) for device in devices)),
+        taint_rules=tuple(r for r in store.taint_rules if any(map(r.selects, devices))),
         nodes=nodes,
         budgets=tuple(_budgets(store, topic.namespace, workload, sets)),
         freshness=Freshness.UNREADABLE if unreadable and freshness is Freshness.FRESH else freshness,
@@ -154,19 +154,7 @@ def _budgets(
 
 def selects(selector: tuple[SelectorTerm, ...], labels: Mapping[str, str]) -> bool:
     """Return whether a label selector takes an object with these labels; one without terms takes every object."""
-    return all(_satisfies(term, labels) for term in selector)
-
-
-def _satisfies(term: SelectorTerm, labels: Mapping[str, str]) -> bool:
-    match term.operator:
-        case "In":
-            return labels.get(term.key) in term.values
-        case "NotIn":  # also true of an object without the label
-            return labels.get(term.key) not in term.values
-        case "Exists":
-            return term.key in labels
-        case _:
-            return term.key not in labels
+    return all(term.takes(labels) for term in selector)
 
 
 def _unreadable(
