@@ -38,6 +38,7 @@ from accelerator_rollout.records import (
     Access,
     BudgetRecord,
     ClaimRecord,
+    DaemonSetRecord,
     DeploymentRecord,
     Device,
     DeviceUse,
@@ -49,6 +50,7 @@ from accelerator_rollout.records import (
     PublishedDevice,
     ReplicaSetRecord,
     Reservation,
+    RevisionRecord,
     SliceRecord,
     StatefulSetRecord,
     TaintRuleRecord,
@@ -121,6 +123,38 @@ def stateful_set(replicas: int, **over: Any) -> StatefulSetRecord:
     return StatefulSetRecord(**(facts | over))
 
 
+def daemon_set(replicas: int, **over: Any) -> DaemonSetRecord:
+    facts: dict[str, Any] = {
+        "namespace": SPACE,
+        "name": NAME,
+        "uid": f"s-{NAME}",
+        "resource_version": "1",
+        "generation": 2,
+        "observed_generation": 2,
+        "deletion": None,
+        "replicas": replicas,
+        "update_strategy": "OnDelete",
+        "min_ready_seconds": 0,
+        "template": template(),
+    }
+    return DaemonSetRecord(**(facts | over))
+
+
+def revision(digest: str, number: int, **over: Any) -> RevisionRecord:
+    """A DaemonSet's revision, named as its template's digest."""
+    facts: dict[str, Any] = {
+        "namespace": SPACE,
+        "name": f"{NAME}-{digest}",
+        "uid": f"cr-{digest}",
+        "resource_version": "1",
+        "owner_uid": f"s-{NAME}",
+        "number": number,
+        "revision": digest,
+        "template_digest": digest,
+    }
+    return RevisionRecord(**(facts | over))
+
+
 def replica_set(digest: str, replicas: int, available: int | None = None, **over: Any) -> ReplicaSetRecord:
     facts: dict[str, Any] = {
         "namespace": SPACE,
@@ -146,9 +180,9 @@ def pod(name: str, digest: str = OLD, *, kind: str = "StatefulSet", **over: Any)
     """A healthy pod. `kind` is that of its workload."""
     number = name.rpartition("-")[2]
     owner = (
-        Owner("StatefulSet", NAME, f"s-{NAME}")
-        if kind == "StatefulSet"
-        else Owner("ReplicaSet", f"{NAME}-{digest[:3]}", f"rs-{digest}")
+        Owner("ReplicaSet", f"{NAME}-{digest[:3]}", f"rs-{digest}")
+        if kind == "Deployment"
+        else Owner(kind, NAME, f"s-{NAME}")
     )
     facts: dict[str, Any] = {
         "namespace": SPACE,
@@ -157,7 +191,7 @@ def pod(name: str, digest: str = OLD, *, kind: str = "StatefulSet", **over: Any)
         "resource_version": "1",
         "created": CREATED,
         "owner": owner,
-        "revision": digest if kind == "StatefulSet" else digest[:3],
+        "revision": digest[:3] if kind == "Deployment" else digest,
         "node": f"node-{number}",
         "phase": Phase.RUNNING,
         "gates": (),
@@ -171,6 +205,7 @@ def pod(name: str, digest: str = OLD, *, kind: str = "StatefulSet", **over: Any)
         "kubelet_terminal": False,
         "containers_terminated": False,
         "by_pod_gc": False,
+        "aimed_at": f"node-{number}" if kind == "DaemonSet" else "",
     }
     return PodRecord(**(facts | over))
 
@@ -311,6 +346,7 @@ class World:
     watched_since: datetime | None = field(default_factory=lambda: at(-600))
     probe: GateProbe | None = None
     policy_parks: bool = True
+    revisions: list[RevisionRecord] = field(default_factory=list)
     former: list[PodRecord] = field(default_factory=list)
     ability: HoldAbility = HoldAbility.NOT_PERMITTED
     disputed: frozenset[str] = frozenset()
@@ -322,7 +358,7 @@ class World:
 
     @property
     def kind(self) -> str:
-        return "Deployment" if isinstance(self.workload, DeploymentRecord) else "StatefulSet"
+        return str(self.workload.kind) if self.workload else "StatefulSet"
 
     def named(self, name: str) -> PodRecord:
         (found,) = (p for p in self.pods.values() if p.name == name)
@@ -437,6 +473,7 @@ class World:
             unreadable=dict(self.unreadable),
             policy_parks=self.policy_parks,
             former=tuple(self.former),
+            revisions=tuple(self.revisions),
             hold=self.ability,
             disputed=self.disputed,
         )
@@ -445,7 +482,8 @@ class World:
         """Decide, and hold the decision to every promise."""
         snapshot = self.snapshot()
         decided = plan(snapshot, now)
-        assert violations(snapshot, decided, now) == ()
+        found = violations(snapshot, decided, now)
+        assert not found, "; ".join(map(str, found))
         return decided
 
     def actions(self, now: datetime = NOW) -> tuple[Action, ...]:
@@ -464,6 +502,9 @@ def running(kind: str, replicas: int = 3, digest: str = OLD, **over: Any) -> Wor
         world.nodes[f"node-{number}"] = node(f"node-{number}")
     if kind == "StatefulSet":
         world.workload = stateful_set(replicas, **over)
+    elif kind == "DaemonSet":
+        world.workload = daemon_set(replicas, **over)
+        world.revisions = [revision(OLD, 1), revision(NEW, 2)]
     else:
         parked = {} if digest == NEW else {"paused": True, "parked": "template-changed"}
         world.workload = deployment(replicas, **(parked | over))

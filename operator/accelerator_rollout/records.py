@@ -57,7 +57,7 @@ class PodRecord:
     created: datetime
     owner: Owner | None
     revision: (
-        str  # label pod-template-hash (Deployment) or controller-revision-hash (StatefulSet); "" without
+        str  # label pod-template-hash (Deployment) or controller-revision-hash (the other kinds); "" without
     )
     node: str  # "" while not bound
     phase: Phase
@@ -84,6 +84,12 @@ class PodRecord:
     )
     unschedulable_message: str = ""  # message of condition PodScheduled=False, reason Unschedulable
     deletion_cost: int = 0
+    aimed_at: str = ""  # the one node that its affinity allows by name, as a DaemonSet's controller sets it
+
+    @property
+    def place(self) -> str:
+        """The node it runs on, or (of a DaemonSet, before it is bound) the one it was made for."""
+        return self.node or self.aimed_at
 
     @property
     def claim_names(self) -> tuple[str, ...]:
@@ -346,6 +352,9 @@ class BudgetRecord:
     generation: int
     observed_generation: int
     unhealthy_policy: str  # "" means IfHealthyBudget
+    failure: str = (
+        ""  # why its controller cannot evaluate it (condition DisruptionAllowed, reason SyncFailed)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +367,14 @@ class Template:
     claims: tuple[PodClaim, ...]
     grace_seconds: int
     pre_stop: bool
+
+
+class Succession(StrEnum):
+    """How a workload's controller chooses what takes a departed pod's place."""
+
+    BY_AGE = "by age"  # any pod may: the oldest departure gets the oldest
+    BY_NAME = "by name"
+    BY_NODE = "by node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +402,11 @@ class DeploymentRecord:
     def kind(self) -> WorkloadKind:
         """The kind, for messages and references."""
         return WorkloadKind.DEPLOYMENT
+
+    @property
+    def succession(self) -> Succession:
+        """How its departed pods are succeeded."""
+        return Succession.BY_AGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +453,52 @@ class StatefulSetRecord:
         """The kind, for messages and references."""
         return WorkloadKind.STATEFUL_SET
 
+    @property
+    def succession(self) -> Succession:
+        """How its departed pods are succeeded."""
+        return Succession.BY_NAME
 
-Workload = DeploymentRecord | StatefulSetRecord
+
+@dataclass(frozen=True, slots=True)
+class RevisionRecord:
+    """A ControllerRevision: the template that a DaemonSet's pods of one revision were made of."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    owner_uid: str
+    number: int  # field `revision`: the newest has the highest
+    revision: str  # label controller-revision-hash, as its pods carry it
+    template_digest: str  # "" where it holds no pod template: others keep revisions of their own objects
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonSetRecord:
+    """A DaemonSet. `replicas` counts the nodes that are to run a pod, as its controller last counted them."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    observed_generation: int
+    deletion: datetime | None
+    replicas: int
+    update_strategy: str
+    min_ready_seconds: int
+    template: Template
+
+    @property
+    def kind(self) -> WorkloadKind:
+        """The kind, for messages and references."""
+        return WorkloadKind.DAEMON_SET
+
+    @property
+    def succession(self) -> Succession:
+        """How its departed pods are succeeded."""
+        return Succession.BY_NODE
+
+
+Workload = DeploymentRecord | StatefulSetRecord | DaemonSetRecord
 Rollout = RolloutObject | Unreadable

@@ -15,7 +15,7 @@ from lab.ledger import Ledger
 from lab.nodes import SimulatedNodes
 from lab.operator_process import OperatorProcess
 from lab.recorder import Recorder
-from lab.world import MakeWorld, Shape, World
+from lab.world import GROUP_LABEL, MakeWorld, Shape, World
 
 _HERE = Path(__file__).parent
 _FIGURES = pytest.StashKey[list[str]]()
@@ -89,7 +89,9 @@ async def make_world(
             recorder = Recorder(admin, tmp_path / "recording.jsonl", namespace=namespace)
             await stack.enter_async_context(recorder)
             for number, count in enumerate(devices):
-                await nodes.add(f"{namespace}-{number}", devices=count, slices=slices)
+                await nodes.add(
+                    f"{namespace}-{number}", devices=count, slices=slices, labels={GROUP_LABEL: namespace}
+                )
             world = World(admin, namespace, nodes, ledger, recorder, shape, tmp_path)
             stack.push_async_callback(world.clean)
             return world

@@ -23,6 +23,7 @@ import aiohttp
 from lab.client import Api, ApiError, EventType
 from lab.resources import (
     ACCELERATOR_ROLLOUTS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     EVENTS,
     PODS,
@@ -43,6 +44,7 @@ DEFAULT_RESOURCES: Final[tuple[Resource, ...]] = (
     DEPLOYMENTS,
     REPLICA_SETS,
     STATEFUL_SETS,
+    DAEMON_SETS,
     ACCELERATOR_ROLLOUTS,
     EVENTS,
 )
@@ -53,6 +55,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "deployments": "Deployment",
     "replicasets": "ReplicaSet",
     "statefulsets": "StatefulSet",
+    "daemonsets": "DaemonSet",
     "acceleratorrollouts": "AcceleratorRollout",
     "events": "Event",
 }

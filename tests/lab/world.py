@@ -20,6 +20,7 @@ from lab.nodes.faults import annotations_of
 from lab.recorder import Recorded, Recorder
 from lab.resources import (
     ACCELERATOR_ROLLOUTS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     DEVICE_CLASSES,
     PODS,
@@ -32,12 +33,21 @@ GOOD: Final = "example.com/llm:v1"
 NEWER: Final = "example.com/llm:v2"
 BROKEN: Final = "example.com/llm:broken"  # the simulated nodes cannot pull it
 
-_RESOURCES: Final[Mapping[str, Resource]] = {"Deployment": DEPLOYMENTS, "StatefulSet": STATEFUL_SETS}
+GROUP_LABEL: Final = "lab.example.com/group"  # of nodes: the namespace of the world that they are of
+
+_RESOURCES: Final[Mapping[str, Resource]] = {
+    "Deployment": DEPLOYMENTS,
+    "StatefulSet": STATEFUL_SETS,
+    "DaemonSet": DAEMON_SETS,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the workload looks like. `faults` are of the simulated nodes, e.g. unprepare_seconds=2."""
+    """What the workload looks like. `faults` are of the simulated nodes, e.g. unprepare_seconds=2.
+
+    A DaemonSet has as many pods as its world has nodes, whatever `replicas` says.
+    """
 
     kind: str = "Deployment"
     replicas: int = 3
@@ -183,7 +193,11 @@ class World:
             "selector": {"matchLabels": labels},
             "template": template,
         }
-        if shape.kind == "StatefulSet":
+        if shape.kind == "DaemonSet":
+            del body["replicas"]
+            spec["nodeSelector"] = {GROUP_LABEL: self.namespace}
+            body["updateStrategy"] = {"type": shape.strategy or "OnDelete"}
+        elif shape.kind == "StatefulSet":
             body |= {"serviceName": self.name, "updateStrategy": {"type": shape.strategy or "OnDelete"}}
         elif shape.strategy:
             body["strategy"] = {"type": shape.strategy}
@@ -231,7 +245,7 @@ class World:
         return found
 
     async def _until_image(self, image: str, seconds: float) -> None:
-        replicas = (await self.api.get(self.workload, self.name, self.namespace))["spec"]["replicas"]
+        replicas = wanted(await self.api.get(self.workload, self.name, self.namespace))
 
         def done(rollout: Object) -> bool:
             status = rollout.get("status") or {}
@@ -301,10 +315,7 @@ class World:
             else:
                 held.discard(one.uid)
             most = max(most, len(held))
-        replicas = max(
-            (o.object["spec"].get("replicas") or 0)
-            for o in self.recorder.events(kind=self.shape.kind, name=self.name)
-        )
+        replicas = max(wanted(o.object) for o in self.recorder.events(kind=self.shape.kind, name=self.name))
         assert most <= replicas, f"{most} claims were allocated at once, for {replicas} replicas"
 
     def assert_gates_after_release(self) -> int:
@@ -379,6 +390,14 @@ def condition_of(rollout: Object, kind: str) -> dict[str, Any] | None:
     """The condition of that type, or None."""
     found = (rollout.get("status") or {}).get("conditions") or []
     return next((c for c in found if c["type"] == kind), None)
+
+
+def wanted(workload: Object) -> int:
+    """How many pods the workload is to have; a DaemonSet's controller counts them."""
+    found = workload["spec"].get("replicas")
+    if found is None:
+        found = (workload.get("status") or {}).get("desiredNumberScheduled")
+    return int(found or 0)
 
 
 def is_ready(rollout: Object) -> bool:

@@ -16,6 +16,7 @@ from accelerator_rollout.decide.holds import is_hold
 from accelerator_rollout.names import FINALIZER, GATE
 from accelerator_rollout.records import (
     ClaimRecord,
+    DaemonSetRecord,
     DeploymentRecord,
     Device,
     DeviceUse,
@@ -27,12 +28,25 @@ from accelerator_rollout.records import (
     PublishedDevice,
     ReplicaSetRecord,
     Reservation,
+    RevisionRecord,
     SliceRecord,
     StatefulSetRecord,
     Taint,
     Workload,
 )
-from builders import DRIVER, NAME, NOW, SPACE, deployment, node, pool, stateful_set, template
+from builders import (
+    DRIVER,
+    NAME,
+    NOW,
+    SPACE,
+    daemon_set,
+    deployment,
+    node,
+    pool,
+    revision,
+    stateful_set,
+    template,
+)
 from model.rolling import RollingUpdate
 
 GRACE, EXTRA = 3, 6  # seconds: of the pods, and of the wait for unproven releases
@@ -78,8 +92,10 @@ class Cluster:
     claims: dict[str, ClaimRecord] = field(default_factory=dict)
     sets: dict[str, ReplicaSetRecord] = field(default_factory=dict)
     desired: dict[str, int] = field(default_factory=dict)  # the desired-replicas annotation of ReplicaSets
+    revisions: dict[str, RevisionRecord] = field(default_factory=dict)  # by digest, of a DaemonSet
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
     slices: dict[str, SliceRecord] = field(default_factory=dict)
+    away: dict[str, tuple[NodeRecord, SliceRecord]] = field(default_factory=dict)  # nodes that were removed
     processes: dict[str, Process] = field(default_factory=dict)
     last_states: dict[str, PodRecord] = field(default_factory=dict)
     went: dict[str, tuple[datetime, int]] = field(default_factory=dict)  # pod UID: when its object went
@@ -95,11 +111,11 @@ class Cluster:
     def __post_init__(self) -> None:
         gates = (GATE,) if self.gated else ()
         first = template("good-0", gates=gates, grace_seconds=GRACE)
-        make: Any = deployment if self.kind == "Deployment" else stateful_set
+        make: Any = {"Deployment": deployment, "DaemonSet": daemon_set}.get(self.kind, stateful_set)
         facts: dict[str, Any] = {"template": first, "generation": 1, "observed_generation": 0}
         if self.kind == "Deployment":
             facts |= {"managed": False}
-        else:
+        elif self.kind == "StatefulSet":
             facts |= {"update_revision": "", "current_revision": ""}
         self.workload = make(self.replicas, **facts)
         for number in range(self.devices):
@@ -133,7 +149,9 @@ class Cluster:
     def owned(self, uid: str) -> list[PodRecord]:
         return [p for p in self.pods.values() if p.owner and p.owner.uid == uid]
 
-    def make_pod(self, name: str, owner: Owner, revision: str, gates: tuple[str, ...]) -> None:
+    def make_pod(
+        self, name: str, owner: Owner, revision: str, gates: tuple[str, ...], aimed_at: str = ""
+    ) -> None:
         uid = f"{name}.{self.next_number()}"
         self.pods[uid] = PodRecord(
             namespace=SPACE,
@@ -156,6 +174,7 @@ class Cluster:
             kubelet_terminal=False,
             containers_terminated=False,
             by_pod_gc=False,
+            aimed_at=aimed_at,
         )
 
     def delete_pod(self, pod: PodRecord, *, force: bool = False) -> None:
@@ -336,6 +355,44 @@ class Cluster:
             if self.ordered:
                 return
 
+    # The DaemonSet's controller, OnDelete [daemon_controller.go podsShouldBeOnNode]
+
+    def run_daemon_set(self) -> None:
+        spec = self.workload
+        if not isinstance(spec, DaemonSetRecord):
+            return
+        digest = spec.template.digest
+        last = max((r.number for r in self.revisions.values()), default=0)
+        known = self.revisions.get(digest)
+        if known is None or known.number < last:
+            made = revision(digest, last + 1, resource_version=self.changed())
+            self.revisions[digest] = made
+            return  # its status tells of it in the next write
+        if (spec.observed_generation, spec.replicas) != (spec.generation, len(self.nodes)):
+            self.set_workload(spec=False, observed_generation=spec.generation, replicas=len(self.nodes))
+        owner = Owner("DaemonSet", spec.name, spec.uid)
+        for name in sorted(self.nodes):
+            pods = [p for p in self.owned(spec.uid) if p.place == name]
+            if not pods:
+                number = name.rpartition("-")[2]
+                made_name = f"{NAME}-{number}-{self.next_number()}"
+                self.make_pod(made_name, owner, digest, spec.template.gates, aimed_at=name)
+            for pod in pods:
+                if pod.terminal and not pod.terminating:
+                    self.delete_pod(pod)
+        for pod in self.owned(spec.uid):
+            if not pod.bound and pod.place not in self.nodes:
+                self.delete_pod(pod)
+
+    # The garbage collector of pods whose node is gone
+
+    def run_pod_gc(self) -> None:
+        for pod in tuple(self.pods.values()):
+            if pod.bound and pod.node not in self.nodes:
+                if not pod.terminal:
+                    self.put_pod(pod, phase=Phase.FAILED, by_pod_gc=True, ready=False)
+                self.delete_pod(self.pods[pod.uid], force=True)
+
     # The ResourceClaims' controller
 
     def run_claims(self) -> None:
@@ -386,7 +443,7 @@ class Cluster:
             if claim.uses is not None:
                 self.put_pod(pod, node=claim.uses[0].device.pool)
                 continue
-            free = self.free_devices()
+            free = [d for d in self.free_devices() if pod.aimed_at in ("", d.pool)]
             if free:
                 chosen = self.random.choice(free)
                 reserved = (Reservation("", "pods", pod.name, pod.uid),)
@@ -414,7 +471,7 @@ class Cluster:
 
     def run_kubelet(self, name: str) -> None:
         """One look at each pod of the node: each takes one step per call."""
-        if not self.nodes[name].ready:
+        if name not in self.nodes or not self.nodes[name].ready:
             return
         for pod in [p for p in self.pods.values() if p.node == name]:
             if pod.terminal:
@@ -436,9 +493,9 @@ class Cluster:
     def sweep_leftovers(self) -> None:
         """The wait for unproven releases rests on this: on a Ready node no process outlives its pod for longer."""
         for process in tuple(self.processes.values()):
-            went = self.went.get(process.pod_uid)
-            if went and self.nodes[process.node].ready:
-                since = max(went[0], self.nodes[process.node].ready_since or went[0])
+            went, there = self.went.get(process.pod_uid), self.nodes.get(process.node)
+            if went and there and there.ready:
+                since = max(went[0], there.ready_since or went[0])
                 if self.now >= since + timedelta(seconds=LEFTOVERS):
                     del self.processes[process.pod_uid]
 
@@ -475,6 +532,8 @@ class Cluster:
         self.set_workload(spec=True, **over)
 
     def scale(self, replicas: int) -> None:
+        if isinstance(self.workload, DaemonSetRecord):
+            return  # as many as there are nodes
         if replicas != self.workload.replicas:
             self.set_workload(spec=True, replicas=replicas)
 
@@ -493,7 +552,8 @@ class Cluster:
     def evict_by_kubelet(self) -> None:
         """The kubelet ends a pod under pressure: no deletionTimestamp, and the object stays."""
         pod = self.some_pod(p for p in self.live() if p.uid in self.processes and p.owner)
-        if pod is not None and pod.node not in self.stuck_nodes and self.nodes[pod.node].ready:
+        there = self.nodes.get(pod.node) if pod is not None else None
+        if pod is not None and there is not None and pod.node not in self.stuck_nodes and there.ready:
             del self.processes[pod.uid]
             self.put_pod(
                 pod, phase=Phase.FAILED, kubelet_terminal=True, containers_terminated=True, ready=False
@@ -515,7 +575,33 @@ class Cluster:
             since = self.now if ready else None
             self.nodes[name] = replace(old, ready=ready, ready_since=since, resource_version=self.changed())
 
+    def remove_node(self, name: str) -> None:
+        """The Node object goes, its slices after it; what runs there runs on."""
+        number = name.rpartition("-")[2]
+        self.changed()
+        self.away[name] = (self.nodes.pop(name), self.slices.pop(f"slice-{number}"))
+
+    def return_node(self, name: str, *, rebooted: bool) -> None:
+        """The machine registers anew, with another UID; a reboot has ended all that ran there."""
+        old, offered = self.away.pop(name)
+        serial = self.next_number()
+        boot = f"boot-{name}-{serial}" if rebooted else old.boot_id
+        if rebooted:
+            self.processes = {u: p for u, p in self.processes.items() if p.node != name}
+        since = self.now.replace(microsecond=0)
+        self.nodes[name] = replace(
+            old,
+            uid=f"n-{name}-{serial}",
+            boot_id=boot,
+            ready=True,
+            ready_since=since,
+            resource_version=self.changed(),
+        )
+        self.slices[offered.name] = replace(offered, resource_version=self.changed())
+
     def set_slice(self, name: str, **over: Any) -> None:
+        if name not in self.slices:
+            return
         self.slices[name] = replace(self.slices[name], resource_version=self.changed(), **over)
 
     def taint(self, number: int, *, on: bool) -> None:
@@ -566,6 +652,8 @@ class Cluster:
         """End every fault and every stop."""
         self.stuck_nodes.clear()
         self.strangers_leave()
+        for name in sorted(self.away):
+            self.return_node(name, rebooted=self.random.random() < 0.5)
         for number in range(self.devices):
             self.set_node(f"node-{number}", ready=True)
             self.taint(number, on=False)
@@ -580,9 +668,11 @@ class Cluster:
         self.run_deployment()
         self.run_sets()
         self.run_stateful_set()
+        self.run_daemon_set()
+        self.run_pod_gc()
         self.run_claims()
         self.run_scheduler()
-        for name in self.nodes:
+        for name in tuple(self.nodes):
             self.run_kubelet(name)
         self.run_claims()
 

@@ -52,13 +52,14 @@ from accelerator_rollout.records import (
     PodRecord,
     ReplicaSetRecord,
     Reservation,
+    RevisionRecord,
     SliceRecord,
     Workload,
 )
 from model.cluster import Cluster
 
 Planner = type(plan)
-KINDS = ("pods", "claims", "sets", "workload", "pools", "rollout")
+KINDS = ("pods", "claims", "sets", "workload", "revisions", "pools", "rollout")
 
 
 class BrokenPromiseError(AssertionError):
@@ -82,6 +83,7 @@ class Store:
     sets: dict[str, ReplicaSetRecord] = field(default_factory=dict)
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
     slices: dict[str, SliceRecord] = field(default_factory=dict)
+    revisions: dict[str, RevisionRecord] = field(default_factory=dict)
     workload: Workload | None = None
     rollout: RolloutObject | None = None
     vanished: dict[str, Vanished] = field(default_factory=dict)
@@ -154,6 +156,8 @@ class Operator:
                 store.sets = dict(cluster.sets)
             case "workload":
                 store.workload = cluster.workload
+            case "revisions":
+                store.revisions = dict(cluster.revisions)
             case "pools":
                 store.nodes, store.slices = dict(cluster.nodes), dict(cluster.slices)
             case "rollout":
@@ -192,6 +196,7 @@ class Operator:
             budgets=(),
             freshness=Freshness.STALE if self.stale else Freshness.FRESH,
             watched_since=store.watched_since,
+            revisions=tuple(store.revisions.values()),
             hold=HoldAbility.POSSIBLE if self.cluster.hold else HoldAbility.NOT_PERMITTED,
         )
 

@@ -18,6 +18,9 @@ WORLDS = {
     "Deployment, held": {"kind": "Deployment", "hold": True},
     "StatefulSet, held": {"kind": "StatefulSet", "hold": True},
     "Deployment, guarded": {"kind": "Deployment", "guard": True},
+    "DaemonSet": {"kind": "DaemonSet", "replicas": 4},
+    "DaemonSet, adopted while it runs": {"kind": "DaemonSet", "replicas": 4, "gated": False},
+    "DaemonSet, held": {"kind": "DaemonSet", "replicas": 4, "hold": True},
     "StatefulSet, held and guarded": {"kind": "StatefulSet", "hold": True, "guard": True},
 }
 EACH = pytest.mark.parametrize("world", WORLDS)

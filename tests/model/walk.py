@@ -135,8 +135,18 @@ class Walk:
 
     def flip_taint(self) -> None:
         number = self.cluster.random.randrange(self.cluster.devices)
-        tainted = bool(self.cluster.slices[f"slice-{number}"].devices[0].taints)
-        self.cluster.taint(number, on=not tainted)
+        published = self.cluster.slices.get(f"slice-{number}")
+        if published is not None:
+            self.cluster.taint(number, on=not published.devices[0].taints)
+
+    def remove_node(self) -> None:
+        if len(self.cluster.nodes) > 1:
+            self.cluster.remove_node(self.some_node())
+
+    def return_node(self) -> None:
+        if self.cluster.away:
+            name = self.cluster.random.choice(sorted(self.cluster.away))
+            self.cluster.return_node(name, rebooted=self.cluster.random.random() < 0.5)
 
     def flip_pool(self) -> None:
         name = self.cluster.random.choice(sorted(self.cluster.slices))
@@ -250,6 +260,8 @@ _STEPS: Final[tuple[tuple[int, str, Callable[[Walk], None]], ...]] = (
     (8, "deployment", lambda w: w.cluster.run_deployment()),
     (8, "sets", lambda w: w.cluster.run_sets()),
     (8, "stateful set", lambda w: w.cluster.run_stateful_set()),
+    (8, "daemon set", lambda w: w.cluster.run_daemon_set()),
+    (4, "pod garbage", lambda w: w.cluster.run_pod_gc()),
     (8, "claims", lambda w: w.cluster.run_claims()),
     (8, "scheduler", lambda w: w.cluster.run_scheduler()),
     (12, "kubelet", _kubelets),
@@ -268,6 +280,8 @@ _STEPS: Final[tuple[tuple[int, str, Callable[[Walk], None]], ...]] = (
     (1, "stranger", lambda w: w.cluster.stranger_comes()),
     (2, "strangers leave", lambda w: w.cluster.strangers_leave()),
     (2, "node", Walk.flip_node),
+    (1, "node goes", Walk.remove_node),
+    (2, "node returns", Walk.return_node),
     (2, "taint", Walk.flip_taint),
     (2, "pool", Walk.flip_pool),
     (1, "driver", Walk.flip_driver),

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import cast
 
 from accelerator_rollout.act.client import Client, Raw
-from accelerator_rollout.api.models import WorkloadKind
 from accelerator_rollout.decide.actions import Action
 from accelerator_rollout.decide.confirm import (
     Read,
@@ -23,7 +22,7 @@ from accelerator_rollout.decide.confirm import (
 )
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.errors import InvalidError
-from accelerator_rollout.observe.kinds import Kind
+from accelerator_rollout.observe.kinds import OF_WORKLOAD, Kind
 from accelerator_rollout.observe.project import KUBELET_MANAGERS, project
 from accelerator_rollout.records import SliceRecord, TaintRuleRecord
 
@@ -53,8 +52,7 @@ class Confirming:
         match read:
             case ReadWorkload():
                 ref = snapshot.rollout.spec.workload_ref
-                kind = Kind.DEPLOYMENTS if ref.kind is WorkloadKind.DEPLOYMENT else Kind.STATEFUL_SETS
-                return await self._get(kind, space, ref.name)
+                return await self._get(OF_WORKLOAD[ref.kind], space, ref.name)
             case ReadReplicaSet(name):
                 return await self._get(Kind.REPLICA_SETS, space, name)
             case ReadPod(name):

@@ -31,7 +31,7 @@ from typing import Protocol, assert_never
 from accelerator_rollout.act.client import Client, Raw
 from accelerator_rollout.act.confirming import Confirming
 from accelerator_rollout.act.events import Events, Subject
-from accelerator_rollout.api.models import RolloutObject, RolloutStatus, WorkloadKind
+from accelerator_rollout.api.models import RolloutObject, RolloutStatus
 from accelerator_rollout.clock import Clock
 from accelerator_rollout.decide.actions import (
     Action,
@@ -65,7 +65,7 @@ from accelerator_rollout.errors import (
     RefusedError,
 )
 from accelerator_rollout.names import FINALIZER, GATE
-from accelerator_rollout.observe.kinds import Kind
+from accelerator_rollout.observe.kinds import OF_WORKLOAD, Kind
 from accelerator_rollout.observe.project import rollout as parse_rollout
 from accelerator_rollout.observe.project import template as parse_template
 from accelerator_rollout.records import ClaimRecord
@@ -327,8 +327,7 @@ class Executor:
     async def _probe(self, fresh: Snapshot, digest: str) -> GateProbe:
         """Find out whether a pod of the workload's template comes back with our gate."""
         ref = fresh.rollout.spec.workload_ref
-        kind = Kind.DEPLOYMENTS if ref.kind is WorkloadKind.DEPLOYMENT else Kind.STATEFUL_SETS
-        raw = await self._client.read(kind, fresh.rollout.namespace, ref.name)
+        raw = await self._client.read(OF_WORKLOAD[ref.kind], fresh.rollout.namespace, ref.name)
         template = ((raw or {}).get("spec") or {}).get("template") or {}
         if raw is None or parse_template(template).digest != digest:
             raise ConflictError(f"{ref.kind} {ref.name} has another template now")

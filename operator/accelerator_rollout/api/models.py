@@ -49,6 +49,7 @@ class WorkloadKind(StrEnum):
 
     DEPLOYMENT = "Deployment"
     STATEFUL_SET = "StatefulSet"
+    DAEMON_SET = "DaemonSet"
 
 
 class Stage(StrEnum):
@@ -144,7 +145,7 @@ class WorkloadRef(_SpecPart):
         BeforeValidator(rules.check_kind),
         WithJsonSchema({"type": "string", "maxLength": 63} | rules.validated_by(rules.SUPPORTED_KIND)),
     ]
-    """Kind of the workload: Deployment or StatefulSet."""
+    """Kind of the workload: Deployment, StatefulSet or DaemonSet."""
 
     name: Annotated[
         str,

@@ -11,12 +11,12 @@ from typing import Any, Final
 WORKLOAD_API_VERSION: Final = "apps/v1"
 MAX_OBJECT_NAME: Final = 236  # an Event is named after its object, plus a dot and 16 digits; 253 is its limit
 
-_KINDS: Final = ("Deployment", "StatefulSet")
+_KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet")
 _SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 
 # Second halves of messages, which both sides use.
 _VERSION_HELP: Final = f"is not supported: the workload must be of {WORKLOAD_API_VERSION}"
-_KIND_HELP: Final = "is not supported: this version drives a Deployment or a StatefulSet"
+_KIND_HELP: Final = "is not supported: this version drives a Deployment, a StatefulSet or a DaemonSet"
 _NAME_HELP: Final = (
     "cannot be the name of a workload: such names have lower case letters, digits, - and . only, "
     "and begin and end with a letter or digit"
@@ -78,7 +78,7 @@ SUPPORTED_VERSION: Final = CelRule(
 SUPPORTED_KIND: Final = CelRule(
     rule=f"self in {list(_KINDS)}",
     explain=f"""'kind "' + self + '" {_KIND_HELP}'""",
-    message="kind must be Deployment or StatefulSet",
+    message="kind must be Deployment, StatefulSet or DaemonSet",
 )
 
 POSSIBLE_NAME: Final = CelRule(

@@ -14,6 +14,7 @@ from accelerator_rollout.decide.reasons import Waiting
 from accelerator_rollout.decide.release import Verdict, judge, lost, stalled_after
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.decide.stages import Standing, after_release, before_release
+from accelerator_rollout.decide.stranded import stranded
 from accelerator_rollout.records import PodRecord
 
 MAX_STAGE_TIMES = 12  # as bounded in the schema
@@ -23,7 +24,8 @@ MAX_STAGE_TIMES = 12  # as bounded in the schema
 class Appraisal:
     """`verdict` is None where none is due: the pod has not left, or its successor's gate is open.
 
-    `lost` says who took the devices after that, while the successor still waits for the scheduler.
+    `lost` says who took the devices after that, while the successor still waits for the scheduler. `stranded` departures
+    are on a node that is gone: kept, and waited for by nobody.
     """
 
     entry: Replacement
@@ -32,11 +34,12 @@ class Appraisal:
     successor: PodRecord | None
     left: bool
     lost: Obstacle | None = None
+    stranded: bool = False
 
     @property
     def unreleased(self) -> bool:
-        """Whether the pod has left and its devices are not proven free."""
-        return self.verdict is not None and not self.verdict.released
+        """Whether the pod has left and its devices are not proven free, while somebody may still wait for them."""
+        return self.verdict is not None and not self.verdict.released and not self.stranded
 
     @property
     def done(self) -> bool:
@@ -45,8 +48,8 @@ class Appraisal:
 
     @property
     def in_flight(self) -> bool:
-        """Whether it is past the point of no return and not done."""
-        return self.left and not self.done
+        """Whether it is past the point of no return and not done; what is stranded flies no more."""
+        return self.left and not self.done and not self.stranded
 
 
 def appraise(entry: Replacement, snapshot: Snapshot, min_ready_seconds: int, now: datetime) -> Appraisal:
@@ -67,7 +70,8 @@ def appraise(entry: Replacement, snapshot: Snapshot, min_ready_seconds: int, now
     if verdict is not None:
         released = (entry.released_at or now) if verdict.released else None
         entry = entry.model_copy(update={"proof": verdict.proof, "released_at": released})
-    return Appraisal(entry, standing, verdict, successor, left=True, lost=taken)
+    aground = verdict is not None and verdict.proof is None and stranded(entry, snapshot)
+    return Appraisal(entry, standing, verdict, successor, left=True, lost=taken, stranded=aground)
 
 
 def _unprepared(

@@ -43,6 +43,7 @@ class Picture:
     idle: NotNow | None  # why no next pod is replaced
     waits: Standing | None  # what the first pod that is not available waits for
     appraisals: tuple[Appraisal, ...]
+    stranded: tuple[Appraisal, ...]  # departures on nodes that are gone
     findings: tuple[Finding, ...]
     hold: (
         tuple[Holding, str] | None
@@ -67,7 +68,7 @@ def conditions(before: Iterable[Condition], picture: Picture, now: datetime) -> 
         board.deny(ConditionType.READY, reason, message)
         board.hold(ConditionType.RECONCILING, reason, message)
         board.drop(ConditionType.STALLED)
-    _released(board, picture.appraisals)
+    _released(board, (*picture.appraisals, *picture.stranded))
     if picture.paused:
         text = "spec.paused is true: the pod in flight is finished, no further one is started"
         board.hold(ConditionType.PAUSED, Waiting.PAUSED, text)

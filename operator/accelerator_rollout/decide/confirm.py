@@ -31,6 +31,7 @@ from accelerator_rollout.decide.actions import (
 from accelerator_rollout.decide.snapshot import Snapshot, Vanished
 from accelerator_rollout.records import (
     ClaimRecord,
+    DaemonSetRecord,
     DeploymentRecord,
     Device,
     PodRecord,
@@ -203,11 +204,9 @@ def _holders(
 
 
 def _workload(result: Result) -> Workload | None:
-    return (
-        _expect(result, DeploymentRecord)
-        if isinstance(result, DeploymentRecord)
-        else _expect(result, StatefulSetRecord)
-    )
+    if isinstance(result, DeploymentRecord | DaemonSetRecord):
+        return result
+    return _expect(result, StatefulSetRecord)
 
 
 def _expect(result: Result, kind: type[T]) -> T | None:

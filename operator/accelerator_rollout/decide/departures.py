@@ -23,8 +23,9 @@ from accelerator_rollout.api.models import (
 from accelerator_rollout.decide.holds import held
 from accelerator_rollout.decide.proof import ended_in_order
 from accelerator_rollout.decide.snapshot import Snapshot
+from accelerator_rollout.decide.stranded import by_node, stranded
 from accelerator_rollout.names import GATE
-from accelerator_rollout.records import ClaimRecord, PodRecord, StatefulSetRecord
+from accelerator_rollout.records import ClaimRecord, PodRecord, Succession
 
 UNKNOWN_GRACE = 300  # seconds, of a pod nobody saw whose workload is gone, too: more than most ask for
 UNKNOWN_PREFIX = "unknown-"  # id of an entry without a known pod: this and the UID of the gated pod
@@ -42,12 +43,13 @@ def departed(pod: PodRecord) -> bool:
 
 def record(pod: PodRecord, snapshot: Snapshot, cause: Cause, stage: Stage, now: datetime) -> Replacement:
     """Return a new entry for `pod`, with all that cannot be seen again once it is gone."""
-    node = snapshot.nodes.get(pod.node)
+    place = pod.place if by_node(snapshot) else pod.node
+    node = snapshot.nodes.get(place)
     return Replacement(
         id=pod.uid,
         pod_uid=pod.uid,
         pod_name=pod.name,
-        node_name=pod.node,
+        node_name=place,
         node_uid=node.uid if node else "",
         boot_id=node.boot_id if node else "",
         grace_seconds=pod.grace_seconds,
@@ -106,6 +108,8 @@ def track(snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:
     updated = []
     for entry in entries.values():
         pod = pods.get(entry.pod_uid)
+        if pod is None and not entry.node_name:
+            entry = _placed(entry, snapshot)  # noqa: PLW2901
         if pod is not None:
             updated.append(_refreshed(entry, pod, snapshot))
         elif entry.vanished_at is None:
@@ -128,25 +132,30 @@ def _orphaned(snapshot: Snapshot, known: Iterable[str]) -> tuple[ClaimRecord, ..
 
 def _told_by_hold(claim: ClaimRecord, snapshot: Snapshot, now: datetime) -> Replacement:
     """Return the entry of a pod that nobody saw go: what its held claim still tells. Its end counts from now on."""
-    devices = _devices(claim)
-    pools = {(d.driver, d.pool) for d in devices}
-    nodes = sorted({s.node for s in snapshot.slices if (s.driver, s.pool) in pools and s.node})
-    node = snapshot.nodes.get(nodes[0]) if nodes else None
-    return Replacement(
+    entry = Replacement(
         id=claim.owner_pod_uid,
         pod_uid=claim.owner_pod_uid,
         pod_name=claim.owner_pod_name,
-        node_name=nodes[0] if nodes else "",
-        node_uid=node.uid if node else "",
         grace_seconds=snapshot.workload.template.grace_seconds if snapshot.workload else UNKNOWN_GRACE,
         stage=Stage.RELEASING,
         cause=Cause.DEPARTURE,
         stage_started_at=now,
         started_at=now,
         vanished_at=_up(now),
-        claims=(HeldClaim(name=claim.name, uid=claim.uid, devices=devices),),
+        claims=(HeldClaim(name=claim.name, uid=claim.uid, devices=_devices(claim)),),
         stage_times=(StageEntry(stage=Stage.RELEASING, at=now),),
     )
+    return _placed(entry, snapshot)
+
+
+def _placed(entry: Replacement, snapshot: Snapshot) -> Replacement:
+    """Return the entry of a pod that nobody saw go with the node that its devices are local to, once they tell it."""
+    pools = {(d.driver, d.pool) for c in entry.claims for d in c.devices}
+    nodes = sorted({s.node for s in snapshot.slices if (s.driver, s.pool) in pools and s.node})
+    if not nodes:
+        return entry
+    node = snapshot.nodes.get(nodes[0])
+    return entry.model_copy(update={"node_name": nodes[0], "node_uid": node.uid if node else ""})
 
 
 def _matters(pod: PodRecord, snapshot: Snapshot) -> bool:
@@ -184,7 +193,7 @@ def _attribute(
         return entry.stage is Stage.SELECTED and pod is not None and not departed(pod)
 
     expected = [e for e in entries if waits(e)]
-    if not expected or isinstance(snapshot.workload, StatefulSetRecord):
+    if not expected or _succession(snapshot) is not Succession.BY_AGE:
         return tuple(entries)
     stored = {e.id for e in snapshot.rollout.status.replacements}
     surprise = next((e for e in entries if e.id not in stored), None)
@@ -197,14 +206,16 @@ def _attribute(
 def match(entries: Iterable[Replacement], snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:
     """Return the entries linked to their successors, and one more for each gated pod of unknown descent.
 
-    A StatefulSet's pod succeeds its namesake, a Deployment's oldest gated pod the oldest departure. A link stays as
-    long as the successor lives.
+    A StatefulSet's pod succeeds its namesake, a DaemonSet's whoever was on its node, a Deployment's oldest gated pod
+    the oldest departure. A link stays as long as the successor lives. Nobody has to wait for a stranded departure.
     """
     pods = {p.uid: p for p in snapshot.pods}
     linked: list[Replacement] = []
     for entry in entries:
         successor = pods.get(entry.replacement_pod_uid)
-        if entry.replacement_pod_uid and (successor is None or departed(successor)):
+        if entry.replacement_pod_uid and (
+            successor is None or departed(successor) or stranded(entry, snapshot)
+        ):
             if entry.released_at is not None and _was_open(entry, snapshot):
                 continue  # its successor got the devices and has an entry of its own
             entry = entry.model_copy(update={"replacement_pod_uid": "", "replacement_pod_name": ""})  # noqa: PLW2901
@@ -213,7 +224,7 @@ def match(entries: Iterable[Replacement], snapshot: Snapshot, now: datetime) -> 
     present = pods | {p.uid: p for p in snapshot.former}
     result: list[Replacement] = []
     for entry in sorted(linked, key=lambda e: (e.started_at, e.id)):
-        if entry.replacement_pod_uid or not _has_left(entry, present):
+        if entry.replacement_pod_uid or not _has_left(entry, present) or stranded(entry, snapshot):
             result.append(entry)
             continue
         heir = _heir(entry, free, snapshot)
@@ -256,9 +267,17 @@ def _unclaimed(entries: Iterable[Replacement], snapshot: Snapshot) -> list[PodRe
 
 
 def _heir(entry: Replacement, free: list[PodRecord], snapshot: Snapshot) -> PodRecord | None:
-    if isinstance(snapshot.workload, StatefulSetRecord):
-        return next((p for p in free if p.name == entry.pod_name), None)
-    return next((p for p in free if gated(p)), None)
+    match _succession(snapshot):
+        case Succession.BY_NAME:
+            return next((p for p in free if p.name == entry.pod_name), None)
+        case Succession.BY_NODE:
+            return next((p for p in free if p.place == entry.node_name), None)
+        case Succession.BY_AGE:
+            return next((p for p in free if gated(p)), None)
+
+
+def _succession(snapshot: Snapshot) -> Succession:
+    return snapshot.workload.succession if snapshot.workload else Succession.BY_AGE
 
 
 def _moot(entry: Replacement, pods: dict[str, PodRecord]) -> bool:
@@ -286,9 +305,14 @@ def _known_to_be_new(pod: PodRecord, snapshot: Snapshot) -> bool:
 
 def _unknown(pod: PodRecord, snapshot: Snapshot, now: datetime) -> Replacement:
     grace = snapshot.workload.template.grace_seconds if snapshot.workload else pod.grace_seconds
+    place = pod.place if by_node(snapshot) else ""
+    node = snapshot.nodes.get(place)
     entry = Replacement(
         id=UNKNOWN_PREFIX + pod.uid,
-        pod_name=pod.name if isinstance(snapshot.workload, StatefulSetRecord) else "",
+        pod_name=pod.name if _succession(snapshot) is Succession.BY_NAME else "",
+        node_name=place,  # whoever it was ran there, so that a reboot from now on proves its end
+        node_uid=node.uid if node else "",
+        boot_id=node.boot_id if node else "",
         grace_seconds=max(grace, pod.grace_seconds),
         stage=Stage.RELEASING,
         cause=Cause.DEPARTURE,

@@ -16,6 +16,7 @@ from accelerator_rollout.decide.budget import MAX_UNAVAILABLE, available
 from accelerator_rollout.decide.reasons import NotFree, Waiting
 from accelerator_rollout.decide.release import pool_of
 from accelerator_rollout.decide.snapshot import Snapshot
+from accelerator_rollout.decide.stranded import by_node
 from accelerator_rollout.records import PodRecord
 from accelerator_rollout.workloads.base import Driver, NotNow
 
@@ -175,6 +176,11 @@ def _budget(snapshot: Snapshot, victim: PodRecord) -> NotNow | None:
             "support. Leave one",
         )
     for budget in snapshot.budgets:
+        if budget.failure:
+            text = f"PodDisruptionBudget {budget.name} cannot be evaluated, and so allows no disruption: {budget.failure}"
+            if by_node(snapshot):
+                text += ". For a DaemonSet, use spec.minAvailable with a number instead of maxUnavailable or a percentage"
+            return NotNow(Waiting.BLOCKED_BY_PDB, text)
         if budget.observed_generation < budget.generation:
             return NotNow(
                 Waiting.CONTROLLER_BEHIND, f"PodDisruptionBudget {budget.name} has not been evaluated yet"

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from accelerator_rollout.api.conditions import Condition, ConditionStatus, ConditionType
-from accelerator_rollout.api.models import HeldClaim, Proof, Replacement, Stage, UnprovenPolicy
+from accelerator_rollout.api.models import HeldClaim, Placement, Proof, Replacement, Stage, UnprovenPolicy
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
@@ -35,6 +35,7 @@ from accelerator_rollout.decide.snapshot import Freshness, GateSource, Snapshot
 from accelerator_rollout.names import FINALIZER, GATE, GATE_LABEL, GATE_LABEL_VALUE, GROUP, GUARD_FINALIZER
 from accelerator_rollout.records import (
     ClaimRecord,
+    DaemonSetRecord,
     DeploymentRecord,
     Device,
     DeviceRequest,
@@ -45,6 +46,7 @@ from accelerator_rollout.records import (
     Template,
 )
 
+_MOST_AGROUND = 20  # departures on nodes that are gone, of a DaemonSet without holds
 _MAX_DOWN = 1  # pods; what we allow to be down by our own doing
 
 
@@ -364,8 +366,50 @@ class _Case:
     # S3 and S5
 
     @cached_property
-    def unreleased(self) -> tuple[_Departure, ...]:
+    def owed(self) -> tuple[_Departure, ...]:
+        """The departures that may still hold devices."""
         return tuple(d for d in self.departures if self.allocated(d) or self.unproven(d))
+
+    @cached_property
+    def unreleased(self) -> tuple[_Departure, ...]:
+        """Of those, the ones that somebody has to wait for."""
+        return tuple(d for d in self.owed if not self.aground(d))
+
+    def aground(self, departure: _Departure) -> bool:
+        """Whether the node is gone, nothing is proven, and the devices cannot be given to the workload's other pods."""
+        name = self.node_of(departure)
+        if departure.present or departure.vanished_at is None or not name or name in self.snapshot.nodes:
+            return False
+        if not self.unproven(departure):
+            return False
+        if isinstance(self.workload, DaemonSetRecord):
+            return True
+        return self.rollout.spec.release.placement is Placement.ANY and self.out_of_reach(departure)
+
+    def place(self, pod: PodRecord) -> str:
+        """The node that the pod is on, or (of a DaemonSet) made for."""
+        return pod.node or (pod.aimed_at if isinstance(self.workload, DaemonSetRecord) else "")
+
+    def node_of(self, departure: _Departure) -> str:
+        """The node that the departed pod was on: as noted, or as its devices are local to; "" if nobody knows."""
+        entry, pod = departure.entry, departure.pod
+        noted = (entry.node_name if entry else "") or (self.place(pod) if pod else "")
+        pools = {(d.driver, d.pool) for c in departure.claims for d in c.devices}
+        local = {s.access.node for s in self.snapshot.slices if (s.driver, s.pool) in pools}
+        return noted or (local.pop() if len(local) == 1 else "")
+
+    def elsewhere(self, departure: _Departure, pod: PodRecord | None) -> bool:
+        """Whether the pod is made for another node than those that the departed pod's devices are published for."""
+        if not isinstance(self.workload, DaemonSetRecord) or pod is None:
+            return False
+        here, there = self.place(pod), self.node_of(departure)
+        if not here or not there or here == there:
+            return False
+        pools = {(d.driver, d.pool) for c in departure.claims for d in c.devices}
+        slices = [s for s in self.snapshot.slices if not pools or (s.driver, s.pool) in pools]
+        if pools and any(s.access.node == here for s in slices):
+            return False
+        return all(s.access.node for s in slices)
 
     @property
     def live(self) -> list[PodRecord]:
@@ -389,6 +433,10 @@ class _Case:
                 return owner is not None and owner.template_digest == deployment.template.digest
             case StatefulSetRecord() as stateful_set:
                 return pod.revision == stateful_set.update_revision
+            case DaemonSetRecord() as daemon_set:
+                same = [r for r in self.snapshot.revisions if r.template_digest == daemon_set.template.digest]
+                newest = [r for r in same if all(o.number <= r.number for o in same)]
+                return pod.revision in {r.revision for r in newest}
             case None:
                 return False
 
@@ -397,6 +445,8 @@ class _Case:
         successor = self.pods.get(entry.replacement_pod_uid)
         if successor is None and isinstance(self.workload, StatefulSetRecord):
             successor = next((p for p in self.live if p.name == entry.pod_name), None)
+        if successor is None and isinstance(self.workload, DaemonSetRecord):
+            successor = next((p for p in self.live if self.place(p) == entry.node_name), None)
         if successor is not None and not self.down(successor):
             return True
         wanted = self.workload.replicas if self.workload else 0
@@ -441,6 +491,7 @@ def _release_proven(case: _Case) -> Iterator[Violation]:
             yield Violation(Promise.RELEASE_PROVEN, text)
         for departure in case.departures:
             safe = _keeps_its_claim(departure) or case.out_of_reach(departure)
+            safe = safe or case.elsewhere(departure, case.pods.get(opening.pod_uid))
             if id(departure) not in mine and safe:
                 continue  # the scheduler cannot hand it out
             why = case.unproven(departure) or case.unsettled(departure)
@@ -471,17 +522,28 @@ def _ground(case: _Case, departure: _Departure, proof: Proof) -> bool:
 
 
 def _predecessors(case: _Case, opening: OpenGate) -> Iterator[_Departure]:
-    """Yield who the pod succeeds: by name in a StatefulSet, else whoever the plan or its status names."""
+    """Yield who the pod succeeds: by name in a StatefulSet, by node in a DaemonSet, and whoever the plan names.
+
+    Nobody takes the place of one whose node is gone, as long as it is.
+    """
     named = isinstance(case.workload, StatefulSetRecord)
+    placed = isinstance(case.workload, DaemonSetRecord)
+    pod = case.pods.get(opening.pod_uid)
+    here = case.place(pod) if pod is not None else ""
     linked = {e.id for e in case.plan.status.replacements if e.replacement_pod_uid == opening.pod_uid}
     for departure in case.departures:
         identity = departure.entry.id if departure.entry else departure.uid
         if (
-            (named and departure.name == opening.pod_name and not _passed_on(case, departure))
+            (named and departure.name == opening.pod_name and not _settled(case, departure))
+            or (placed and here and case.node_of(departure) == here and not _settled(case, departure))
             or identity in linked
             or (departure.uid and departure.uid == opening.predecessor_uid)
         ):
             yield departure
+
+
+def _settled(case: _Case, departure: _Departure) -> bool:
+    return _passed_on(case, departure) or case.aground(departure)
 
 
 def _passed_on(case: _Case, departure: _Departure) -> bool:
@@ -505,6 +567,9 @@ def _within_budget(case: _Case) -> Iterator[Violation]:
         for p in case.snapshot.pods
         if p.phase not in (Phase.SUCCEEDED, Phase.FAILED) and (p.node or GATE not in p.gates)
     }
+    if isinstance(case.workload, DaemonSetRecord):
+        yield from _one_each(case, holding)
+        return
     owed = {d.uid or (d.entry.id if d.entry else "") for d in case.unreleased}
     used = len(holding | owed | {o.pod_uid for o in case.openings})
     limit = max(case.workload.replicas if case.workload else 0, len(case.live))
@@ -514,14 +579,34 @@ def _within_budget(case: _Case) -> Iterator[Violation]:
         yield Violation(Promise.WITHIN_BUDGET, text)
 
 
+def _one_each(case: _Case, holding: set[str]) -> Iterator[Violation]:
+    """S3 of a DaemonSet: one device set on each node, and an unproven departure from nobody knows where counts on all."""
+    users = {uid: case.place(case.pods[uid]) for uid in holding}
+    users |= {d.uid or (d.entry.id if d.entry else ""): case.node_of(d) for d in case.unreleased}
+    for opening in case.openings:
+        here = case.place(case.pods[opening.pod_uid]) if opening.pod_uid in case.pods else ""
+        others = [u for u, node in users.items() if node in ("", here) and u != opening.pod_uid]
+        others += [
+            o.pod_uid
+            for o in case.openings
+            if o is not opening and o.pod_uid in case.pods and case.place(case.pods[o.pod_uid]) == here
+        ]
+        if others:
+            text = f"the gate of pod {opening.pod_name} opens while {len(others)} may use devices of its node"
+            yield Violation(Promise.WITHIN_BUDGET, text)
+
+
 def _departures_remembered(case: _Case) -> Iterator[Violation]:
     """S3 counts every departure: none is dropped from the status before its devices are proven free."""
     kept = {e.id for e in case.plan.status.replacements}
     reads = case.snapshot.freshness is Freshness.FRESH and FINALIZER in case.rollout.finalizers
     if not reads or case.workload is None or _conflict(case) or _leaves(case):
         return
-    for departure in case.unreleased:
+    aground = [d for d in case.owed if case.aground(d) and not case.out_of_reach(d)]
+    for departure in case.owed:
         identity = departure.entry.id if departure.entry else departure.uid
+        if departure in aground and len(aground) > _MOST_AGROUND:
+            continue  # of nodes that come and go, the list keeps the latest
         if identity not in kept:
             text = f"{departure.label} left, its devices are not proven free, and the status forgets it"
             yield Violation(Promise.WITHIN_BUDGET, text)
@@ -537,7 +622,7 @@ def _departures_remembered(case: _Case) -> Iterator[Violation]:
 def _own_objects_only(case: _Case) -> Iterator[Violation]:
     """S4: only the workload, its pods and our object are written to, by the UID decided on."""
     workload = case.workload
-    owners = {workload.uid} if isinstance(workload, StatefulSetRecord) else set()
+    owners = {workload.uid} if isinstance(workload, StatefulSetRecord | DaemonSetRecord) else set()
     if isinstance(workload, DeploymentRecord):
         owners = {r.uid for r in case.snapshot.replica_sets if r.owner_uid == workload.uid}
     for action in case.plan.actions:
@@ -644,6 +729,7 @@ def _costs(case: _Case, victim: PodRecord) -> Iterator[Violation]:
             yield Violation(Promise.NO_SECOND_DOWN, text)
         return
     flying = [d for d in case.departures if d.entry is None or not case.finished(d.entry)]
+    flying = [d for d in flying if not case.aground(d)]
     # One that cannot end by itself is no second replacement: its successor is down and to be replaced as well, or
     # is only made once the pods before it are healthy (an ordered StatefulSet).
     flying = [d for d in flying if not _to_be_replaced(case, d) and not _waits_for(case, d, victim)]
@@ -669,6 +755,8 @@ def _to_be_replaced(case: _Case, departure: _Departure) -> bool:
     successors = {e.replacement_pod_uid for e in known if e.id == identity}
     if isinstance(case.workload, StatefulSetRecord):
         successors |= {p.uid for p in case.live if p.name == departure.name}
+    if isinstance(case.workload, DaemonSetRecord):
+        successors |= {p.uid for p in case.live if case.place(p) == case.node_of(departure)}
     return any(p.uid in successors and case.down(p) and not case.at_target(p) for p in case.live)
 
 
@@ -734,7 +822,7 @@ def _forbidden(case: _Case) -> Iterable[tuple[bool, str]]:
             yield workload.strategy != "RollingUpdate", f"its strategy is {workload.strategy}"
             yield workload.max_surge not in (0, "0%"), f"its maxSurge is {workload.max_surge}"
             yield workload.paused and workload.parked is None, "somebody else paused the Deployment"
-        case StatefulSetRecord():
+        case StatefulSetRecord() | DaemonSetRecord():
             yield workload.update_strategy != "OnDelete", f"its strategy is {workload.update_strategy}"
 
 

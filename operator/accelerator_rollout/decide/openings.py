@@ -3,14 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from accelerator_rollout.api.models import Placement
+from accelerator_rollout.api.models import Placement, Replacement
 from accelerator_rollout.decide.actions import OpenGate
 from accelerator_rollout.decide.appraisal import Appraisal
-from accelerator_rollout.decide.budget import holders, limit
+from accelerator_rollout.decide.budget import Room
 from accelerator_rollout.decide.departures import gated
 from accelerator_rollout.decide.guards import guarding
 from accelerator_rollout.decide.reasons import Waiting
 from accelerator_rollout.decide.snapshot import Snapshot
+from accelerator_rollout.decide.stranded import by_node
 from accelerator_rollout.names import HOSTNAME_LABEL
 from accelerator_rollout.records import PodRecord
 from accelerator_rollout.workloads.base import Driver, NotNow
@@ -29,8 +30,7 @@ def openings(snapshot: Snapshot, driver: Driver, appraisals: Iterable[Appraisal]
     all_of_them = tuple(appraisals)
     by_successor = {a.entry.replacement_pod_uid: a for a in all_of_them if a.entry.replacement_pod_uid}
     exposed = [a for a in all_of_them if a.verdict is not None and a.verdict.exposed]
-    used = holders(snapshot, (a.entry for a in all_of_them if a.unreleased))
-    most = limit(snapshot)
+    room = Room(snapshot, (a.entry for a in all_of_them if a.unreleased))
     actions: list[OpenGate] = []
     blocked: dict[str, NotNow] = {}
     for pod in sorted((p for p in snapshot.pods if p.live and gated(p)), key=lambda p: (p.created, p.name)):
@@ -38,7 +38,8 @@ def openings(snapshot: Snapshot, driver: Driver, appraisals: Iterable[Appraisal]
         if pod.uid == doomed or (own is not None and own.unreleased):
             continue
         pin = _pin(own, snapshot)
-        why = _exposed(exposed) or driver.open_blocked(pod) or _no_room(used, most)
+        near = [a for a in exposed if not _out_of_reach(a.entry, pod, snapshot)]
+        why = _exposed(near) or driver.open_blocked(pod) or _no_room(room.used(pod), room.limit)
         why = why or (pin if isinstance(pin, NotNow) else None)
         if why is not None:
             blocked[pod.uid] = why
@@ -46,7 +47,7 @@ def openings(snapshot: Snapshot, driver: Driver, appraisals: Iterable[Appraisal]
         actions.append(
             OpenGate(pod.name, pod.uid, own.entry.pod_uid if own else "", str(pin), guarding(snapshot))
         )
-        used += 1
+        room.take(pod)
     return Openings(tuple(actions), blocked)
 
 
@@ -66,6 +67,19 @@ def _exposed(exposed: list[Appraisal]) -> NotNow | None:
         f"the devices of {whose} look free, but nothing proves that its node let go of them: "
         "a pod that opens now could get them",
     )
+
+
+def _out_of_reach(entry: Replacement, pod: PodRecord, snapshot: Snapshot) -> bool:
+    """Whether the scheduler cannot give the pod any device of the departed one: it is for another node than they are.
+
+    What is not published now is given to nobody, and what is published for one node to no pod of another.
+    """
+    if not by_node(snapshot) or not entry.node_name or not pod.place or entry.node_name == pod.place:
+        return False
+    pools = {(d.driver, d.pool) for c in entry.claims for d in c.devices}
+    if not pools:  # nobody saw it: its devices are of the kind that its siblings have
+        return all(s.node for s in snapshot.slices)
+    return all(s.node not in ("", pod.place) for s in snapshot.slices if (s.driver, s.pool) in pools)
 
 
 def _pin(own: Appraisal | None, snapshot: Snapshot) -> str | NotNow:

@@ -33,6 +33,7 @@ from accelerator_rollout.decide.outcome import EventType, Notice, Plan, StageTim
 from accelerator_rollout.decide.reasons import Announcement, Overdue, Refusal, Waiting
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.decide.stages import Standing, after_release
+from accelerator_rollout.decide.stranded import remembered
 from accelerator_rollout.guardrails.rules import Finding, findings
 from accelerator_rollout.names import FINALIZER
 from accelerator_rollout.workloads import driver_for
@@ -86,6 +87,7 @@ def _refused_only(snapshot: Snapshot, refused: Refused, now: datetime) -> Plan:
         idle=None,
         waits=None,
         appraisals=(),
+        stranded=(),
         findings=(),
         hold=None,
     )
@@ -190,8 +192,9 @@ class _Decision:
         """Return the entries to keep, and those that are finished with this decision."""
         kept: list[Replacement] = []
         finished: list[Replacement] = []
+        memory = remembered((a.entry for a in self.appraisals if a.stranded), self.snapshot)
         for a in self.appraisals:
-            if not a.left:
+            if not a.left or (a.stranded and a.entry.id not in memory):
                 continue
             if a.done or self._superfluous(a):
                 finished.append(restage(a.entry, Standing(Stage.DONE), self.now))
@@ -237,7 +240,8 @@ class _Decision:
         rollout = self.snapshot.rollout
         before = rollout.status
         counted = self._counts(before)
-        complete = self._complete(kept)
+        aground = {a.entry.id for a in self.appraisals if a.stranded}
+        complete = self._complete(tuple(e for e in kept if e.id not in aground))
         past = before.history
         revision = counted.update_revision
         if complete:
@@ -267,6 +271,7 @@ class _Decision:
             idle=self.step.why if isinstance(self.step, Blocked) else None,
             waits=self._waits(),
             appraisals=tuple(a for a in self.appraisals if a.in_flight and not self._superfluous(a)),
+            stranded=tuple(a for a in self.appraisals if a.stranded),
             findings=self._findings(),
             hold=told(self.snapshot),
         )

@@ -80,13 +80,12 @@ def last_known(snapshot: Snapshot, pod_uid: str) -> PodRecord | None:
 def judge(replacement: Replacement, snapshot: Snapshot, now: datetime) -> Verdict:
     """Return whether the devices that `replacement`'s pod held are free for its successor."""
     pod = next((p for p in (*snapshot.pods, *snapshot.former) if p.uid == replacement.pod_uid), None)
-    state = find_proof(
-        replacement,
-        last_known(snapshot, replacement.pod_uid),
-        snapshot.nodes.get(replacement.node_name),
-        now,
-        snapshot.rollout.spec.release.unproven,
-    )
+    last = last_known(snapshot, replacement.pod_uid)
+    node = snapshot.nodes.get(replacement.node_name)
+    state = find_proof(replacement, last, node, now, snapshot.rollout.spec.release.unproven)
+    if state.proof is not replacement.proof and last is None and not _whereabouts(replacement, snapshot):
+        text = "nobody knows on which node its pod ran, and the devices are not published now: nothing can be waited for"
+        state = ProofState(None, message=text)
     if pod is not None and not pod.terminal:
         return Verdict(_terminating(pod, replacement, snapshot, now), state.proof, exposed=False)
     settling = _settling(replacement, snapshot.rollout.spec.release.settle_seconds, now)
@@ -105,6 +104,13 @@ def judge(replacement: Replacement, snapshot: Snapshot, now: datetime) -> Verdic
         return Verdict(unavailable, state.proof, exposed=False, hold_ended=True)
     # Whoever opens now could be given the device that is to be left alone.
     return Verdict(settling, state.proof, exposed=settling is not None, hold_ended=True)
+
+
+def _whereabouts(replacement: Replacement, snapshot: Snapshot) -> bool:
+    """Whether it is known where the departed pod ran, or that its devices are of no node in particular."""
+    pools = {(d.driver, d.pool) for d in devices_of(replacement.claims)}
+    published = {(s.driver, s.pool) for s in snapshot.slices}
+    return bool(replacement.node_name) or pools <= published
 
 
 def _judge_held(state: ProofState, settling: Obstacle | None) -> Verdict:

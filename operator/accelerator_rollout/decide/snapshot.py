@@ -17,6 +17,7 @@ from accelerator_rollout.records import (
     NodeRecord,
     PodRecord,
     ReplicaSetRecord,
+    RevisionRecord,
     SliceRecord,
     TaintRuleRecord,
     Workload,
@@ -120,4 +121,5 @@ class Snapshot:
     former: tuple[PodRecord, ...] = ()
     hold: HoldAbility = HoldAbility.NOT_PERMITTED
     disputed: frozenset[str] = frozenset()  # UIDs of claims whose hold somebody else keeps taking away
+    revisions: tuple[RevisionRecord, ...] = ()  # of a DaemonSet, all it has
     policy_parks: bool = True  # the cluster serves the parking policy (1.36 and newer, installed)

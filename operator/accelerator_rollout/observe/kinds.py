@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from accelerator_rollout.api.models import WorkloadKind
 from accelerator_rollout.names import GROUP, PLURAL, VERSION
 
 
@@ -23,6 +24,8 @@ class Kind(StrEnum):
     DEPLOYMENTS = "deployments"
     REPLICA_SETS = "replicasets"
     STATEFUL_SETS = "statefulsets"
+    DAEMON_SETS = "daemonsets"
+    REVISIONS = "controllerrevisions"
     ROLLOUTS = PLURAL
 
 
@@ -67,6 +70,8 @@ SOURCES: Final[Mapping[Kind, Source]] = {
         Source(Kind.ROLLOUTS, "AcceleratorRollout", GROUP, (VERSION,)),
         Source(Kind.DEPLOYMENTS, "Deployment", "apps", ("v1",)),
         Source(Kind.STATEFUL_SETS, "StatefulSet", "apps", ("v1",)),
+        Source(Kind.DAEMON_SETS, "DaemonSet", "apps", ("v1",)),
+        Source(Kind.REVISIONS, "ControllerRevision", "apps", ("v1",)),
         Source(Kind.REPLICA_SETS, "ReplicaSet", "apps", ("v1",)),
         Source(Kind.PODS, "Pod", "", ("v1",)),
         Source(Kind.CLAIMS, "ResourceClaim", "resource.k8s.io", _DEVICES),
@@ -83,4 +88,10 @@ SOURCES: Final[Mapping[Kind, Source]] = {
         Source(Kind.NODES, "Node", "", ("v1",), namespaced=False),
         Source(Kind.BUDGETS, "PodDisruptionBudget", "policy", ("v1",)),
     )
+}
+
+OF_WORKLOAD: Final[Mapping[WorkloadKind, Kind]] = {
+    WorkloadKind.DEPLOYMENT: Kind.DEPLOYMENTS,
+    WorkloadKind.STATEFUL_SET: Kind.STATEFUL_SETS,
+    WorkloadKind.DAEMON_SET: Kind.DAEMON_SETS,
 }

@@ -11,13 +11,12 @@ from typing import Final
 from accelerator_rollout.api.models import WorkloadKind
 from accelerator_rollout.observe.interests import WorkloadTopic
 from accelerator_rollout.observe.tables import Index
-from accelerator_rollout.records import (
-    DeploymentRecord,
-    PodRecord,
-    ReplicaSetRecord,
-    StatefulSetRecord,
-)
+from accelerator_rollout.records import PodRecord, ReplicaSetRecord, Workload
 
+_OWN_PODS: Final = (
+    WorkloadKind.STATEFUL_SET,
+    WorkloadKind.DAEMON_SET,
+)  # kinds that own their pods themselves
 _REMEMBERED: Final = 5000  # objects that are gone; live ones always
 
 
@@ -30,7 +29,7 @@ class Lineage:
         self._names: OrderedDict[str, WorkloadTopic] = OrderedDict()
         self._gone: OrderedDict[str, None] = OrderedDict()
 
-    def saw(self, record: DeploymentRecord | StatefulSetRecord | ReplicaSetRecord) -> None:
+    def saw(self, record: Workload | ReplicaSetRecord) -> None:
         """Learn the parentage that `record` shows. Adoption may change it."""
         if isinstance(record, ReplicaSetRecord):
             parent = self._parents.get(record.uid, "")
@@ -62,7 +61,7 @@ class Lineage:
             return None
         if pod.owner.kind == "ReplicaSet":
             return self._names.get(self._parents.get(pod.owner.uid, ""))
-        return self._names.get(pod.owner.uid) if pod.owner.kind == WorkloadKind.STATEFUL_SET else None
+        return self._names.get(pod.owner.uid) if pod.owner.kind in _OWN_PODS else None
 
     def undecided(self, pod: PodRecord) -> bool:
         """Return whether the pod may belong to a workload that we have not seen."""
@@ -71,7 +70,7 @@ class Lineage:
         if pod.owner.kind == "ReplicaSet":
             parent = self._parents.get(pod.owner.uid)
             return parent is None or (parent != "" and parent not in self._names)
-        return pod.owner.kind == WorkloadKind.STATEFUL_SET and pod.owner.uid not in self._names
+        return pod.owner.kind in _OWN_PODS and pod.owner.uid not in self._names
 
     def owners_of_pods(self, workload_uid: str) -> Iterator[str]:
         """Yield the UIDs that the controlling references of this workload's pods name."""

@@ -12,6 +12,7 @@ from sys import intern
 from typing import Final
 
 import accelerator_rollout.observe.fields as read
+from accelerator_rollout.api.models import WorkloadKind
 from accelerator_rollout.api.parse import parse
 from accelerator_rollout.names import (
     DELETION_COST_ANNOTATION,
@@ -26,12 +27,14 @@ from accelerator_rollout.observe.kinds import SOURCES, Kind
 from accelerator_rollout.records import (
     BudgetRecord,
     ClaimRecord,
+    DaemonSetRecord,
     DeploymentRecord,
     NodeRecord,
     Phase,
     PodClaim,
     PodRecord,
     ReplicaSetRecord,
+    RevisionRecord,
     Rollout,
     SelectorTerm,
     SliceRecord,
@@ -50,6 +53,8 @@ Record = (
     | DeploymentRecord
     | ReplicaSetRecord
     | StatefulSetRecord
+    | DaemonSetRecord
+    | RevisionRecord
     | Rollout
 )
 
@@ -131,7 +136,24 @@ def pod(raw: Raw, *, kubelet_managers: frozenset[str] = KUBELET_MANAGERS) -> Pod
         unschedulable_message=read.text(scheduled, "message") if unschedulable else "",
         sandboxed=conditions.get("PodReadyToStartContainers", {}).get("status") == "True",
         deletion_cost=read.number(annotations.get(DELETION_COST_ANNOTATION)),
+        aimed_at=intern(_aimed_at(spec)),
     )
+
+
+def _aimed_at(spec: Raw) -> str:
+    """Return the node that required affinity allows by name, if each of its terms allows that one alone."""
+    path = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    terms = read.items(read.mapping(spec, *path), "nodeSelectorTerms")
+    named = [_named_node(term) for term in terms]
+    return named[0] if named and len(set(named)) == 1 else ""
+
+
+def _named_node(term: Raw) -> str:
+    for field in read.items(term, "matchFields"):
+        values = read.texts(field, "values")
+        if (field.get("key"), field.get("operator"), len(values)) == ("metadata.name", "In", 1):
+            return values[0]
+    return ""
 
 
 def _phase(value: str) -> Phase:
@@ -218,7 +240,15 @@ def budget(raw: Raw) -> BudgetRecord:
         generation=read.integer(meta, "generation", 0),
         observed_generation=read.integer(status, "observedGeneration", 0),
         unhealthy_policy=read.text(spec, "unhealthyPodEvictionPolicy"),
+        failure=_failure(status),
     )
+
+
+def _failure(status: Raw) -> str:
+    for condition in read.items(status, "conditions"):
+        if (condition.get("type"), condition.get("reason")) == ("DisruptionAllowed", "SyncFailed"):
+            return read.text(condition, "message") or "SyncFailed"
+    return ""
 
 
 def _selector(selector: Raw) -> tuple[SelectorTerm, ...]:
@@ -302,6 +332,44 @@ def stateful_set(raw: Raw) -> StatefulSetRecord:
     )
 
 
+def daemon_set(raw: Raw) -> DaemonSetRecord:
+    """Return the record of a DaemonSet."""
+    meta, spec, status = read.mapping(raw, "metadata"), read.mapping(raw, "spec"), read.mapping(raw, "status")
+    return DaemonSetRecord(
+        namespace=intern(read.need(meta, "namespace")),
+        name=read.need(meta, "name"),
+        uid=intern(read.need(meta, "uid")),
+        resource_version=read.version(meta),
+        generation=read.integer(meta, "generation", 0),
+        observed_generation=read.integer(status, "observedGeneration", 0),
+        deletion=read.time(meta, "deletionTimestamp"),
+        replicas=read.integer(status, "desiredNumberScheduled", 0),
+        update_strategy=read.text(read.mapping(spec, "updateStrategy"), "type") or "RollingUpdate",
+        min_ready_seconds=read.integer(spec, "minReadySeconds", 0),
+        template=template(read.mapping(spec, "template")),
+    )
+
+
+def controller_revision(raw: Raw) -> RevisionRecord:
+    """Return the record of a ControllerRevision. Its `data` may be anything: other operators keep theirs here, too."""
+    meta = read.mapping(raw, "metadata")
+    owner = read.controller(meta)
+    ours = owner is not None and owner.kind == WorkloadKind.DAEMON_SET
+    held = read.mapping(raw, "data", "spec", "template") if ours else {}
+    # A patch as the DaemonSet controller writes it [daemon/update.go getPatch]: the template, less the directive.
+    pods = {key: value for key, value in held.items() if key != "$patch"}
+    return RevisionRecord(
+        namespace=intern(read.need(meta, "namespace")),
+        name=read.need(meta, "name"),
+        uid=read.need(meta, "uid"),
+        resource_version=read.version(meta),
+        owner_uid=owner.uid if owner else "",
+        number=read.integer(raw, "revision", 0),
+        revision=intern(read.text(read.mapping(meta, "labels"), _REVISION_LABEL)),
+        template_digest=template_digest(pods) if pods else "",
+    )
+
+
 def template(raw: Raw) -> Template:
     """Return what a pod template says that decisions hang on."""
     meta, spec = read.mapping(raw, "metadata"), read.mapping(raw, "spec")
@@ -346,5 +414,7 @@ _PROJECTIONS: Final[Mapping[Kind, Callable[[Raw], Record]]] = {
     Kind.DEPLOYMENTS: deployment,
     Kind.REPLICA_SETS: replica_set,
     Kind.STATEFUL_SETS: stateful_set,
+    Kind.DAEMON_SETS: daemon_set,
+    Kind.REVISIONS: controller_revision,
     Kind.ROLLOUTS: rollout,
 }

@@ -47,6 +47,7 @@ def build(store: "Store", rollout: RolloutObject, now: datetime) -> Snapshot:
         rivals=tuple(_rivals(store, rollout, topic)),
         workload=workload,
         replica_sets=sets,
+        revisions=store.revisions.by("owner", workload.uid) if workload else (),
         pods=family.pods,
         vanished=family.vanished,
         claims=family.claims,
@@ -112,7 +113,7 @@ class _Family:
     def nodes(self) -> set[str]:
         """Return the names of the nodes that proof may hang on."""
         noted = {r.node_name for r in self.rollout.status.replacements if r.node_name}
-        return noted | {pod.node for pod in self._everyone() if pod.node}
+        return noted | {pod.place for pod in self._everyone() if pod.place}
 
     def _everyone(self) -> Iterator[PodRecord]:
         yield from self.pods
@@ -187,11 +188,11 @@ def _needs(
     if lost.namespace != topic.namespace:
         return False
     match lost.kind:
-        case Kind.PODS | Kind.REPLICA_SETS:
+        case Kind.PODS | Kind.REPLICA_SETS | Kind.REVISIONS:
             return not lost.owner_uid or lost.owner_uid in owners
         case Kind.CLAIMS:
             return lost.name in claim_names
-        case Kind.DEPLOYMENTS | Kind.STATEFUL_SETS:
+        case Kind.DEPLOYMENTS | Kind.STATEFUL_SETS | Kind.DAEMON_SETS:
             return lost.name == topic.name and lost.kind == f"{topic.kind.lower()}s"
         case Kind.BUDGETS:
             return True

@@ -32,18 +32,20 @@ from accelerator_rollout.observe.interests import (
     WorkloadTopic,
     workload_of,
 )
-from accelerator_rollout.observe.kinds import SOURCES, Kind
+from accelerator_rollout.observe.kinds import OF_WORKLOAD, SOURCES, Kind
 from accelerator_rollout.observe.lineage import Lineage
 from accelerator_rollout.observe.project import KUBELET_MANAGERS, Record, project
 from accelerator_rollout.observe.tables import Table
 from accelerator_rollout.records import (
     BudgetRecord,
     ClaimRecord,
+    DaemonSetRecord,
     DeploymentRecord,
     Device,
     NodeRecord,
     PodRecord,
     ReplicaSetRecord,
+    RevisionRecord,
     Rollout,
     SliceRecord,
     StatefulSetRecord,
@@ -54,7 +56,7 @@ from accelerator_rollout.records import (
 NOBODY: Final[frozenset[Key]] = frozenset()
 
 # Kinds whose events tell which pods a workload has and had: a gap in one of them is a gap in what we know of it.
-_HISTORY: Final = (Kind.PODS, Kind.REPLICA_SETS, Kind.DEPLOYMENTS, Kind.STATEFUL_SETS)
+_HISTORY: Final = (Kind.PODS, Kind.REPLICA_SETS, *OF_WORKLOAD.values())
 
 _GUARDED: Final = ""  # the key of all pods with our guard; the others are their namespaces
 _HELD: Final = "held"  # the one key of an index of claims that carry a hold, whosever
@@ -134,6 +136,8 @@ class Store:
             owner=lambda r: (r.owner_uid,) if r.owner_uid else ()
         )
         self.stateful_sets: Table[StatefulSetRecord] = Table()
+        self.daemon_sets: Table[DaemonSetRecord] = Table()
+        self.revisions: Table[RevisionRecord] = Table(owner=lambda r: (r.owner_uid,) if r.owner_uid else ())
         self._tables: Mapping[Kind, Table[Any]] = {
             Kind.ROLLOUTS: self.rollouts,
             Kind.PODS: self.pods,
@@ -145,6 +149,8 @@ class Store:
             Kind.DEPLOYMENTS: self.deployments,
             Kind.REPLICA_SETS: self.replica_sets,
             Kind.STATEFUL_SETS: self.stateful_sets,
+            Kind.DAEMON_SETS: self.daemon_sets,
+            Kind.REVISIONS: self.revisions,
         }
         self.lineage = Lineage()
         self.interests = Interests()
@@ -209,7 +215,7 @@ class Store:
 
     def _put(self, kind: Kind, record: Record) -> frozenset[Key]:
         old = self._tables[kind].put(record)
-        if isinstance(record, DeploymentRecord | StatefulSetRecord | ReplicaSetRecord):
+        if isinstance(record, DeploymentRecord | StatefulSetRecord | DaemonSetRecord | ReplicaSetRecord):
             self.lineage.saw(record)
         if kind is Kind.ROLLOUTS:
             return self._rollout_changed(old, cast("Rollout", record))
@@ -304,10 +310,10 @@ class Store:
                 return of(NodeTopic(record.name))
             case BudgetRecord():
                 return of(NamespaceTopic(record.namespace))
-            case ReplicaSetRecord():
+            case ReplicaSetRecord() | RevisionRecord():
                 workload = self.lineage.named(record.owner_uid)
                 return of(workload) if workload else NOBODY
-            case DeploymentRecord() | StatefulSetRecord():
+            case DeploymentRecord() | StatefulSetRecord() | DaemonSetRecord():
                 return of(WorkloadTopic(record.kind.value, record.namespace, record.name))
         raise TypeError(f"a record of {kind} is {type(record).__name__}")
 
@@ -356,11 +362,8 @@ class Store:
 
     def workload(self, topic: WorkloadTopic) -> Workload | None:
         """Return the workload of this name."""
-        if topic.kind == WorkloadKind.DEPLOYMENT:
-            return self.deployments.named(topic.namespace, topic.name)
-        if topic.kind == WorkloadKind.STATEFUL_SET:
-            return self.stateful_sets.named(topic.namespace, topic.name)
-        return None
+        kind = OF_WORKLOAD.get(WorkloadKind(topic.kind)) if topic.kind in list(WorkloadKind) else None
+        return self._tables[kind].named(topic.namespace, topic.name) if kind else None
 
     def snapshot(self, key: tuple[str, str], now: datetime) -> Snapshot | Unreadable | None:
         """Return what a decision on this AcceleratorRollout may look at; None if there is none of this name."""

@@ -1,8 +1,9 @@
 """What differs between workload kinds, behind one protocol (`base.Driver`)."""
 
 from accelerator_rollout.decide.snapshot import Snapshot
-from accelerator_rollout.records import DeploymentRecord, StatefulSetRecord
+from accelerator_rollout.records import DaemonSetRecord, DeploymentRecord, StatefulSetRecord
 from accelerator_rollout.workloads.base import Driver
+from accelerator_rollout.workloads.daemonset import DaemonSetDriver
 from accelerator_rollout.workloads.deployment import DeploymentDriver
 from accelerator_rollout.workloads.statefulset import StatefulSetDriver
 
@@ -14,5 +15,7 @@ def driver_for(snapshot: Snapshot) -> Driver | None:
             return DeploymentDriver(deployment, snapshot.replica_sets, snapshot.pods)
         case StatefulSetRecord() as stateful_set:
             return StatefulSetDriver(stateful_set, snapshot.pods)
+        case DaemonSetRecord() as daemon_set:
+            return DaemonSetDriver(daemon_set, snapshot.revisions, snapshot.pods)
         case None:
             return None

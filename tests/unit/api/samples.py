@@ -120,9 +120,9 @@ RULES: dict[str, Case] = {
     ),
     "the kind is one we drive": Case(
         accepted=_workload(kind="StatefulSet"),
-        refused=_workload(kind="DaemonSet"),
+        refused=_workload(kind="Job"),
         field="spec.workloadRef.kind",
-        message='kind "DaemonSet" is not supported: this version drives a Deployment or a StatefulSet',
+        message='kind "Job" is not supported: this version drives a Deployment, a StatefulSet or a DaemonSet',
     ),
     "the name has the letters of a name": Case(
         accepted=_workload(name="llm-7b.v2"),

@@ -77,7 +77,7 @@ def test_an_object_of_another_version_is_named_as_such() -> None:
 
 def test_a_kind_we_do_not_drive_is_still_a_reference() -> None:
     read = unreadable(stored(RULES["the kind is one we drive"].refused))
-    assert read.workload_ref == LegibleRef("apps/v1", "DaemonSet", "llm")
+    assert read.workload_ref == LegibleRef("apps/v1", "Job", "llm")
 
 
 @pytest.mark.parametrize("case", RULES.values(), ids=RULES)

@@ -10,7 +10,7 @@ from accelerator_rollout.api.models import Outcome
 from accelerator_rollout.decide.snapshot import Freshness
 from builders import NEW, NOW, OLD, World, at, gated_pod, leaving, pod, replica_set, running
 
-BOTH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 YES, NO, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
 
@@ -23,7 +23,7 @@ def state(world: World, kind: Kind, now: datetime = NOW) -> tuple[ConditionStatu
     return (found.status, found.reason) if found else None
 
 
-@BOTH
+@EACH
 def test_ready_if_every_pod_is_healthy_at_the_target(kind: str) -> None:
     world = running(kind, digest=NEW)
     assert state(world, Kind.READY) == (YES, "Complete")
@@ -33,7 +33,7 @@ def test_ready_if_every_pod_is_healthy_at_the_target(kind: str) -> None:
     assert state(world, Kind.STALLED) is None
 
 
-@BOTH
+@EACH
 def test_while_it_works_it_reconciles_and_is_neither_ready_nor_stalled(kind: str) -> None:
     world = running(kind)
     ready = state(world, Kind.READY)
@@ -43,7 +43,7 @@ def test_while_it_works_it_reconciles_and_is_neither_ready_nor_stalled(kind: str
     assert state(world, Kind.STALLED) is None
 
 
-@BOTH
+@EACH
 def test_a_refusal_stalls_and_the_fix_clears_it(kind: str) -> None:
     world = running(kind, digest=NEW)
     bad = {"max_surge": 1} if kind == "Deployment" else {"update_strategy": "RollingUpdate"}
@@ -62,7 +62,7 @@ def test_a_refusal_stalls_and_the_fix_clears_it(kind: str) -> None:
 # S8
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize(
     "why",
     [
@@ -105,7 +105,7 @@ def test_a_complete_deployment_is_ready_only_when_it_is_no_longer_parked() -> No
     assert ready[0] is NO
 
 
-@BOTH
+@EACH
 def test_every_condition_names_the_generation_that_was_looked_at(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.generation = 7
@@ -114,7 +114,7 @@ def test_every_condition_names_the_generation_that_was_looked_at(kind: str) -> N
     assert decided.status.observed_generation == 7
 
 
-@BOTH
+@EACH
 def test_a_generation_of_the_workload_counts_as_observed_when_its_controller_says_so(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.store(world.plan())
@@ -124,7 +124,7 @@ def test_a_generation_of_the_workload_counts_as_observed_when_its_controller_say
     assert world.plan().status.observed_workload_generation == 3
 
 
-@BOTH
+@EACH
 def test_an_unknown_world_claims_nothing_and_names_what_cannot_be_read(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.store(world.plan())
@@ -138,7 +138,7 @@ def test_an_unknown_world_claims_nothing_and_names_what_cannot_be_read(kind: str
     assert world.plan().status.observed_generation == 1
 
 
-@BOTH
+@EACH
 def test_while_the_first_lists_come_in_nothing_is_written(kind: str) -> None:
     world = running(kind)
     world.freshness = Freshness.SYNCING
@@ -148,7 +148,7 @@ def test_while_the_first_lists_come_in_nothing_is_written(kind: str) -> None:
 # Time
 
 
-@BOTH
+@EACH
 def test_a_transition_time_moves_only_with_the_status(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.store(world.plan())
@@ -160,7 +160,7 @@ def test_a_transition_time_moves_only_with_the_status(kind: str) -> None:
     assert ready.last_transition_time == at(10)
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("what", ["rest", "mid-step", "paused", "unproven"])
 def test_nothing_is_written_while_nothing_changes(kind: str, what: str) -> None:
     world = running(kind, digest=NEW if what == "rest" else OLD)
@@ -182,7 +182,7 @@ def test_nothing_is_written_while_nothing_changes(kind: str, what: str) -> None:
 # Deadlines
 
 
-@BOTH
+@EACH
 def test_a_release_that_takes_too_long_stalls_until_it_is_there(kind: str) -> None:
     world = running(kind)
     world.recorded("worker-2", 2)
@@ -196,7 +196,7 @@ def test_a_release_that_takes_too_long_stalls_until_it_is_there(kind: str) -> No
     assert state(world, Kind.STALLED, at(700)) is None
 
 
-@BOTH
+@EACH
 def test_a_rollout_that_does_not_move_stalls_and_goes_on_when_it_does(kind: str) -> None:
     world = running(kind)
     world.set_workload(replicas=4)  # and its controller makes none
@@ -210,7 +210,7 @@ def test_a_rollout_that_does_not_move_stalls_and_goes_on_when_it_does(kind: str)
     assert state(world, Kind.STALLED, at(1900)) is None
 
 
-@BOTH
+@EACH
 def test_paused_time_counts_towards_no_deadline(kind: str) -> None:
     world = running(kind)
     world.spec["paused"] = True
@@ -226,7 +226,7 @@ def test_paused_time_counts_towards_no_deadline(kind: str) -> None:
 # What else is told
 
 
-@BOTH
+@EACH
 def test_devices_that_are_not_free_are_named_with_their_pod(kind: str) -> None:
     world = running(kind)
     world.recorded("worker-2", 2)
@@ -237,7 +237,7 @@ def test_devices_that_are_not_free_are_named_with_their_pod(kind: str) -> None:
     assert "worker-2" in found.message
 
 
-@BOTH
+@EACH
 def test_a_rollout_enters_the_history_and_completes_there(kind: str) -> None:
     world = running(kind)
     world.store(world.plan())
@@ -252,7 +252,7 @@ def test_a_rollout_enters_the_history_and_completes_there(kind: str) -> None:
     assert [(p.outcome, p.finished_at) for p in world.status.history] == [(Outcome.COMPLETED, at(60))]
 
 
-@BOTH
+@EACH
 def test_a_rule_of_the_guideline_that_is_not_met_is_told_and_stops_nothing(kind: str) -> None:
     world = running(kind)
     world.budgets = []

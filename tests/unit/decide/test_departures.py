@@ -27,7 +27,7 @@ from builders import (
     running,
 )
 
-BOTH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 
 
 def tracked(world: World) -> dict[str, Replacement]:
@@ -42,7 +42,7 @@ def matched(world: World) -> dict[str, Replacement]:
 # Every departure counts
 
 
-@BOTH
+@EACH
 def test_a_pod_that_is_deleted_by_anybody_is_recorded_with_what_it_held(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.leave("worker-1")
@@ -52,7 +52,7 @@ def test_a_pod_that_is_deleted_by_anybody_is_recorded_with_what_it_held(kind: st
     assert (noted.node_name, noted.boot_id, noted.grace_seconds) == ("node-1", "boot-node-1", GRACE)
 
 
-@BOTH
+@EACH
 def test_a_pod_that_vanished_while_it_ran_is_recorded(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.vanish("worker-1", at(-3))
@@ -77,7 +77,7 @@ def test_a_gated_pod_that_is_deleted_held_nothing() -> None:
     assert "worker-9" not in tracked(world)
 
 
-@BOTH
+@EACH
 def test_a_pod_that_ended_in_order_long_ago_is_no_departure_of_today(kind: str) -> None:
     """A pod that its kubelet evicted stays as an object for weeks: its devices are free and its successor runs."""
     world = running(kind, digest=NEW)
@@ -204,7 +204,7 @@ def test_a_deployments_oldest_gated_pod_succeeds_the_oldest_departure() -> None:
     }
 
 
-@BOTH
+@EACH
 def test_a_link_stays_as_long_as_the_successor_lives(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.recorded("worker-1", 1, replacement_pod_uid="q-worker-1", replacement_pod_name="worker-1")
@@ -214,7 +214,7 @@ def test_a_link_stays_as_long_as_the_successor_lives(kind: str) -> None:
     assert matched(world)["worker-1"].replacement_pod_uid == "q-worker-1"
 
 
-@BOTH
+@EACH
 def test_when_a_gated_successor_is_deleted_the_next_one_takes_its_place(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.recorded("worker-1", 1, replacement_pod_uid="q-worker-1", stage=Stage.GATED, released_at=NOW)
@@ -226,7 +226,7 @@ def test_when_a_gated_successor_is_deleted_the_next_one_takes_its_place(kind: st
     assert matched(world)["worker-1"].replacement_pod_uid == "second"
 
 
-@BOTH
+@EACH
 def test_when_an_open_successor_leaves_its_own_entry_goes_on(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.remember(
@@ -242,14 +242,14 @@ def test_when_an_open_successor_leaves_its_own_entry_goes_on(kind: str) -> None:
     assert [e.pod_uid for e in matched(world).values()] == ["p-worker-1"]
 
 
-@BOTH
+@EACH
 def test_a_gated_pod_made_while_we_watched_succeeds_nobody_we_missed(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.put(gated_pod("worker-3", kind=kind))
     assert matched(world) == {}
 
 
-@BOTH
+@EACH
 def test_a_gated_pod_older_than_our_object_succeeds_nobody_we_missed(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.watched_since = NOW
@@ -258,7 +258,7 @@ def test_a_gated_pod_older_than_our_object_succeeds_nobody_we_missed(kind: str) 
     assert matched(world) == {}
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("watched", [None, NOW], ids=["never", "since the same second"])
 def test_any_other_gated_pod_has_a_predecessor_that_may_still_run(kind: str, watched: object) -> None:
     world = running(kind, digest=NEW)
@@ -275,7 +275,7 @@ def test_any_other_gated_pod_has_a_predecessor_that_may_still_run(kind: str, wat
     )
 
 
-@BOTH
+@EACH
 def test_an_unknown_predecessor_outlives_the_gated_pod_by_which_it_was_found(kind: str) -> None:
     """The gated pod is deleted and made again, now while we watch: its predecessor's predecessor may still run."""
     world = running(kind, digest=NEW)
@@ -292,7 +292,7 @@ def test_an_unknown_predecessor_outlives_the_gated_pod_by_which_it_was_found(kin
 # The process dies
 
 
-@BOTH
+@EACH
 def test_a_departure_that_was_acted_on_and_not_stored_is_found_again(kind: str) -> None:
     """Between the eviction and the status: the pod shows it."""
     world = running(kind)

@@ -36,7 +36,7 @@ from builders import (
     template,
 )
 
-BOTH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 
 
 def victims(world: World, now: datetime = NOW) -> list[str]:
@@ -69,14 +69,14 @@ def test_a_pod_that_is_preferred_already_is_not_told_again() -> None:
     assert [type(a) for a in world.actions()] == [UnpauseDeployment]
 
 
-@BOTH
+@EACH
 def test_the_choice_is_recorded_before_the_pod_is_touched(kind: str) -> None:
     decided = running(kind).plan()
     assert decided.record_first
     assert [e.stage for e in decided.status.replacements] == [Stage.SELECTED]
 
 
-@BOTH
+@EACH
 def test_a_second_look_keeps_to_the_first_choice(kind: str) -> None:
     world = running(kind)
     world.recorded("worker-1", 1, stage=Stage.SELECTED)
@@ -85,7 +85,7 @@ def test_a_second_look_keeps_to_the_first_choice(kind: str) -> None:
     assert not decided.record_first
 
 
-@BOTH
+@EACH
 def test_a_broken_pod_goes_before_all_healthy_ones(kind: str) -> None:
     world = running(kind)
     world.change("worker-1", ready=False)
@@ -122,7 +122,7 @@ def test_a_broken_pod_waits_until_the_devices_of_the_one_in_flight_are_free() ->
 # S5
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize(
     "change",
     [
@@ -139,7 +139,7 @@ def test_a_healthy_pod_stays_while_a_pod_at_the_target(kind: str, change: dict[s
     assert victims(world) == []
 
 
-@BOTH
+@EACH
 def test_a_healthy_pod_stays_while_a_pod_is_missing(kind: str) -> None:
     world = running(kind)
     world.set_workload(replicas=4)
@@ -147,7 +147,7 @@ def test_a_healthy_pod_stays_while_a_pod_is_missing(kind: str) -> None:
     assert progress(world) == "PodsUnavailable"
 
 
-@BOTH
+@EACH
 def test_a_healthy_pod_stays_while_the_last_replacement_is_not_healthy(kind: str) -> None:
     world = running(kind)
     world.remember(
@@ -166,7 +166,7 @@ def test_a_healthy_pod_stays_while_the_last_replacement_is_not_healthy(kind: str
     assert progress(world) == "WarmingUp"
 
 
-@BOTH
+@EACH
 def test_a_healthy_pod_stays_until_the_last_one_was_ready_for_min_ready_seconds(kind: str) -> None:
     world = running(kind)
     world.set_workload(min_ready_seconds=20)
@@ -180,7 +180,7 @@ def test_a_healthy_pod_stays_until_the_last_one_was_ready_for_min_ready_seconds(
     assert len(victims(world, at(15))) == 1
 
 
-@BOTH
+@EACH
 def test_one_broken_pod_at_a_time(kind: str) -> None:
     world = running(kind)
     world.change("worker-0", ready=False)
@@ -192,7 +192,7 @@ def test_one_broken_pod_at_a_time(kind: str) -> None:
     assert victims(world) == []
 
 
-@BOTH
+@EACH
 def test_a_bad_successor_is_replaced_in_its_turn(kind: str) -> None:
     """A third revision in mid-step, or the way back from a bad image."""
     world = running(kind)
@@ -212,7 +212,7 @@ def test_a_bad_successor_is_replaced_in_its_turn(kind: str) -> None:
     assert victims(world) == ["p-worker-2"]
 
 
-@BOTH
+@EACH
 def test_two_that_left_under_a_bad_image_do_not_wait_for_each_other(kind: str) -> None:
     world = running(kind)
     bad = "bad-digest-0000"
@@ -226,7 +226,7 @@ def test_two_that_left_under_a_bad_image_do_not_wait_for_each_other(kind: str) -
     assert victims(world) == ["p-worker-1"]
 
 
-@BOTH
+@EACH
 def test_a_gated_successor_of_a_revision_nobody_wants_is_replaced_and_never_opened(kind: str) -> None:
     world = running(kind)
     bad = "bad-digest-0000"
@@ -243,14 +243,14 @@ def test_a_gated_successor_of_a_revision_nobody_wants_is_replaced_and_never_open
 # S6
 
 
-@BOTH
+@EACH
 def test_a_pause_starts_nothing(kind: str) -> None:
     world = running(kind)
     world.spec["paused"] = True
     assert (victims(world), progress(world)) == ([], "Paused")
 
 
-@BOTH
+@EACH
 def test_a_pause_finishes_the_pod_in_flight(kind: str) -> None:
     world = running(kind)
     world.spec["paused"] = True
@@ -263,7 +263,7 @@ def test_a_pause_finishes_the_pod_in_flight(kind: str) -> None:
     assert [type(a).__name__ for a in world.actions()] == ["OpenGate"]
 
 
-@BOTH
+@EACH
 def test_a_choice_that_was_not_acted_on_is_dropped_by_a_pause(kind: str) -> None:
     world = running(kind)
     world.spec["paused"] = True
@@ -282,7 +282,7 @@ def test_a_deployment_that_moves_without_leave_is_halted_before_it_began() -> No
     assert world.actions() == (PauseDeployment(NAME, f"d-{NAME}", ParkReason.HALTED),)
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("freshness", [Freshness.STALE, Freshness.SYNCING, Freshness.UNREADABLE])
 def test_an_unknown_world_is_left_as_it_is(kind: str, freshness: Freshness) -> None:
     world = running(kind)
@@ -290,14 +290,14 @@ def test_an_unknown_world_is_left_as_it_is(kind: str, freshness: Freshness) -> N
     assert world.actions() == ()
 
 
-@BOTH
+@EACH
 def test_nothing_starts_while_the_controller_is_behind(kind: str) -> None:
     world = running(kind)
     world.set_workload(generation=3)
     assert (victims(world), progress(world)) == ([], "WaitingForController")
 
 
-@BOTH
+@EACH
 def test_nothing_starts_before_it_is_known_that_new_pods_are_gated(kind: str) -> None:
     world = running(kind)
     by_label = template(gates=(), labels={GATE_LABEL: GATE_LABEL_VALUE})
@@ -309,7 +309,7 @@ def test_nothing_starts_before_it_is_known_that_new_pods_are_gated(kind: str) ->
     assert victims(world) == []
 
 
-@BOTH
+@EACH
 def test_the_younger_of_two_objects_does_nothing(kind: str) -> None:
     world = running(kind)
     world.rivals.append(Rival("elder", "e", at(-2000)))
@@ -318,7 +318,7 @@ def test_the_younger_of_two_objects_does_nothing(kind: str) -> None:
     assert len(victims(world)) == 1
 
 
-@BOTH
+@EACH
 def test_nothing_is_touched_before_our_finalizer_is_there(kind: str) -> None:
     world = running(kind)
     world.finalizers = ()
@@ -328,14 +328,24 @@ def test_nothing_is_touched_before_our_finalizer_is_there(kind: str) -> None:
 # Budgets
 
 
-@BOTH
+@EACH
 def test_a_budget_that_allows_nothing_is_named(kind: str) -> None:
     world = running(kind)
     world.budgets = [budget(0)]
     assert (victims(world), progress(world)) == ([], "BlockedByPDB")
 
 
-@BOTH
+@EACH
+def test_a_budget_that_its_controller_cannot_evaluate_says_why(kind: str) -> None:
+    world = running(kind)
+    world.budgets = [budget(0, observed_generation=0, failure="daemonsets.apps does not implement scale")]
+    assert (victims(world), progress(world)) == ([], "BlockedByPDB")
+    (told,) = [c.message for c in world.plan().status.conditions if c.type == "Progressing"]
+    assert "does not implement scale" in told
+    assert ("minAvailable" in told) == (kind == "DaemonSet")
+
+
+@EACH
 def test_a_budget_does_not_keep_a_broken_pod(kind: str) -> None:
     world = running(kind)
     world.budgets = [budget(0)]
@@ -397,7 +407,7 @@ def test_a_choice_stays_recorded_while_the_controller_is_free_to_act_on_it() -> 
     assert (decided.actions, [e.pod_name for e in decided.status.replacements]) == ((), ["worker-0"])
 
 
-@BOTH
+@EACH
 def test_a_departure_that_wants_no_successor_holds_nothing_up_once_it_is_proven(kind: str) -> None:
     """Scaled down from four, and the device was tainted since: nobody waits for it."""
     world = running(kind)

@@ -15,7 +15,7 @@ from accelerator_rollout.decide.outcome import EventType
 from accelerator_rollout.decide.snapshot import Freshness, Rival
 from builders import EXTRA, GRACE, NAME, NEW, OLD, World, at, gated_pod, replica_set, running
 
-BOTH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 LEAVE = RemoveFinalizer(f"arol-{NAME}")
 UNMANAGE = UnmanageDeployment(NAME, f"d-{NAME}")
 
@@ -34,14 +34,14 @@ def deleted(kind: str, *, vanished: bool) -> World:
     return world
 
 
-@BOTH
+@EACH
 def test_at_rest_we_leave_at_once(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.deletion = at(0)
     assert world.actions() == ((UNMANAGE, LEAVE) if kind == "Deployment" else (LEAVE,))
 
 
-@BOTH
+@EACH
 def test_a_gate_opens_first_and_we_leave_afterwards(kind: str) -> None:
     world = deleted(kind, vanished=False)
     assert world.actions() == (OpenGate("worker-2", "q-worker-2", "p-worker-2"),)
@@ -57,7 +57,7 @@ def test_a_step_that_is_not_locked_yet_is_locked_and_then_opened() -> None:
     assert world.actions() == (OpenGate("worker-2", "q-worker-2", "p-worker-2"),)
 
 
-@BOTH
+@EACH
 def test_an_unproven_release_is_waited_for_and_no_longer(kind: str) -> None:
     world = deleted(kind, vanished=True)
     decided = world.plan(at(GRACE + EXTRA - 1))
@@ -72,7 +72,7 @@ def test_after_the_wait_the_gate_opens_with_a_warning() -> None:
     assert [(n.type, n.reason) for n in decided.notices] == [(EventType.WARNING, "OpenedWithoutProof")]
 
 
-@BOTH
+@EACH
 def test_the_successor_that_is_about_to_come_is_waited_for_and_no_longer(kind: str) -> None:
     """Its gate would stay closed should the operator go together with the object."""
     world = deleted(kind, vanished=False)
@@ -84,7 +84,7 @@ def test_the_successor_that_is_about_to_come_is_waited_for_and_no_longer(kind: s
     assert world.actions(at(GRACE + EXTRA))[-1] == LEAVE
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("change", [{"replicas": 2}, {"deletion": at(0)}], ids=["scaled down", "deleted"])
 def test_no_successor_is_waited_for_that_nobody_will_make(kind: str, change: dict[str, Any]) -> None:
     world = deleted(kind, vanished=False)
@@ -93,7 +93,7 @@ def test_no_successor_is_waited_for_that_nobody_will_make(kind: str, change: dic
     assert world.actions(at(1))[-1] == LEAVE
 
 
-@BOTH
+@EACH
 def test_no_pod_is_replaced_any_more(kind: str) -> None:
     world = running(kind)
     world.deletion = at(0)
@@ -101,7 +101,7 @@ def test_no_pod_is_replaced_any_more(kind: str) -> None:
     assert names <= {"UnmanageDeployment", "RemoveFinalizer"}
 
 
-@BOTH
+@EACH
 def test_a_workload_that_is_gone_keeps_nobody(kind: str) -> None:
     world = running(kind)
     world.deletion = at(0)
@@ -109,21 +109,21 @@ def test_a_workload_that_is_gone_keeps_nobody(kind: str) -> None:
     assert world.actions() == (LEAVE,)
 
 
-@BOTH
+@EACH
 def test_the_younger_of_two_objects_leaves_the_workload_to_the_older(kind: str) -> None:
     world = deleted(kind, vanished=False)
     world.rivals.append(Rival("elder", "e", at(-2000)))
     assert world.actions() == (LEAVE,)
 
 
-@BOTH
+@EACH
 def test_without_our_finalizer_there_is_nothing_left_to_do(kind: str) -> None:
     world = deleted(kind, vanished=False)
     world.finalizers = ("other.example.com/f",)
     assert world.actions() == ()
 
 
-@BOTH
+@EACH
 def test_an_unknown_world_is_not_left(kind: str) -> None:
     world = deleted(kind, vanished=False)
     world.freshness = Freshness.STALE

@@ -8,7 +8,7 @@ from accelerator_rollout.decide.actions import AddGuard, OpenGate, RemoveFinaliz
 from accelerator_rollout.names import GUARD_FINALIZER
 from builders import EXTRA, GRACE, NEW, World, at, ended, gated_pod, leaving, of_type, running
 
-BOTH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 THEIRS = "example.com/theirs"
 SPEC = {"release": {"guard": "Finalizer"}}
 
@@ -25,7 +25,7 @@ def removed(world: World, seconds: float = 0) -> set[str]:
     return {a.pod_name for a in world.actions(at(seconds)) if isinstance(a, RemoveGuard)}
 
 
-@BOTH
+@EACH
 def test_each_pod_with_a_node_is_guarded_once(kind: str) -> None:
     world = running(kind, digest=NEW)
     assert not of_type(world.actions(), AddGuard)
@@ -36,7 +36,7 @@ def test_each_pod_with_a_node_is_guarded_once(kind: str) -> None:
     assert not of_type(guarded_world(kind).actions(), AddGuard)
 
 
-@BOTH
+@EACH
 def test_a_gated_pod_gets_it_with_its_opening(kind: str) -> None:
     world = guarded_world(kind)
     world.set_workload(replicas=4)
@@ -85,7 +85,7 @@ def test_a_pod_that_is_not_the_workloads_any_more_is_let_go() -> None:
     assert removed(world) == {"worker-2"}
 
 
-@BOTH
+@EACH
 def test_the_object_stays_until_its_guards_are_gone(kind: str) -> None:
     world = guarded_world(kind)
     world.recorded("worker-2", 2)

@@ -31,7 +31,7 @@ from builders import (
     running,
 )
 
-BOTH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 THEIRS = Reservation(GROUP, PLURAL, "other", "arol-other")
 SECOND = "worker-2-device"
 
@@ -75,7 +75,7 @@ def obstacle(world: World, now: object = NOW) -> tuple[str, str]:
 # Who is held
 
 
-@BOTH
+@EACH
 def test_each_pod_that_holds_devices_is_held_once(kind: str) -> None:
     world = running(kind, digest=NEW)
     world.ability = HoldAbility.POSSIBLE
@@ -125,7 +125,7 @@ def test_a_hold_of_another_object_is_none_of_ours() -> None:
 # When it ends
 
 
-@BOTH
+@EACH
 def test_with_the_kubelets_word_the_hold_ends_and_the_devices_with_it(kind: str) -> None:
     world = held_world(kind)
     world.recorded("worker-2", 2)
@@ -137,7 +137,7 @@ def test_with_the_kubelets_word_the_hold_ends_and_the_devices_with_it(kind: str)
         assert obstacle(world) == (Stage.SETTLING, NotFree.HOLD_ENDING)
 
 
-@BOTH
+@EACH
 def test_the_gate_opens_once_the_hold_has_ended(kind: str) -> None:
     world = forced(kind)
     assert not of_type(world.actions(at(GRACE + EXTRA)), OpenGate)
@@ -146,7 +146,7 @@ def test_the_gate_opens_once_the_hold_has_ended(kind: str) -> None:
     assert of_type(world.actions(at(GRACE + EXTRA)), OpenGate)
 
 
-@BOTH
+@EACH
 def test_without_the_kubelets_word_the_hold_stays_for_the_wait(kind: str) -> None:
     world = forced(kind)
     assert obstacle(world) == (Stage.RELEASING, NotFree.RELEASE_UNPROVEN)
@@ -222,7 +222,7 @@ def test_what_is_held_keeps_nobody_elses_gate_closed() -> None:
     assert not of_type(world.actions(), OpenGate)
 
 
-@BOTH
+@EACH
 def test_a_claim_whose_pod_went_unseen_tells_of_the_departure(kind: str) -> None:
     world = forced(kind)
     world.vanished.clear()
@@ -243,7 +243,7 @@ def test_a_claim_whose_pod_went_unseen_tells_of_the_departure(kind: str) -> None
 # Going away
 
 
-@BOTH
+@EACH
 def test_the_object_stays_until_its_holds_are_gone(kind: str) -> None:
     world = forced(kind)
     world.deletion = NOW

@@ -28,7 +28,8 @@ from builders import (
     running,
 )
 
-BOTH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+BOTH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])  # that share one pool of devices
+EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 
 
 def opened(world: World, seconds: float = 0) -> list[str]:
@@ -51,17 +52,17 @@ def in_mid_step(kind: str, replicas: int = 3) -> World:
     return world
 
 
-@BOTH
+@EACH
 def test_the_gate_opens_when_the_devices_are_free(kind: str) -> None:
     assert in_mid_step(kind).actions() == (OpenGate("worker-2", "q-worker-2", "p-worker-2"),)
 
 
-@BOTH
+@EACH
 def test_an_opening_does_not_wait_for_the_status_to_be_stored(kind: str) -> None:
     assert not in_mid_step(kind).plan().record_first
 
 
-@BOTH
+@EACH
 def test_the_gate_stays_closed_while_the_old_pod_drains(kind: str) -> None:
     world = running(kind)
     world.recorded("worker-2", 2)
@@ -73,7 +74,7 @@ def test_the_gate_stays_closed_while_the_old_pod_drains(kind: str) -> None:
     assert reason(world, "worker-2") == "PodTerminating"
 
 
-@BOTH
+@EACH
 def test_all_pods_of_a_new_workload_open_at_once(kind: str) -> None:
     world = running(kind, 0, digest=NEW)
     world.set_workload(replicas=3)
@@ -84,14 +85,14 @@ def test_all_pods_of_a_new_workload_open_at_once(kind: str) -> None:
     assert opened(world) == ["worker-0", "worker-1", "worker-2"]
 
 
-@BOTH
+@EACH
 def test_a_refused_workload_still_gets_the_gates_opened_that_safety_allows(kind: str) -> None:
     world = in_mid_step(kind)
     world.set_workload(**({"max_surge": 1} if kind == "Deployment" else {"update_strategy": "RollingUpdate"}))
     assert opened(world) == ["worker-2"]
 
 
-@BOTH
+@EACH
 def test_a_gate_of_others_is_not_ours_to_wait_for(kind: str) -> None:
     world = in_mid_step(kind)
     world.change("worker-2", gates=("other.example.com/wait", GATE))
@@ -181,14 +182,14 @@ def test_nothing_opens_between_a_forced_deletion_and_the_end_of_its_claim(kind: 
     assert opened(world) == []
 
 
-@BOTH
+@EACH
 def test_a_departure_that_still_holds_its_devices_keeps_nobody_elses_gate_closed(kind: str) -> None:
     world = in_mid_step(kind, 4)
     world.leave("worker-0")
     assert opened(world) == ["worker-2"]
 
 
-@BOTH
+@EACH
 def test_a_device_that_nobody_repairs_keeps_only_its_own_successor(kind: str) -> None:
     world = in_mid_step(kind, 4)
     world.remember(
@@ -254,7 +255,7 @@ def test_a_terminating_pod_is_never_opened() -> None:
     assert opened(world) == []
 
 
-@BOTH
+@EACH
 def test_an_opened_gate_is_not_opened_again(kind: str) -> None:
     world = in_mid_step(kind)
     world.store(world.plan())
@@ -278,7 +279,7 @@ def test_the_next_choice_is_steered_while_the_successor_starts_and_only_once() -
     assert world.actions() == ()
 
 
-@BOTH
+@EACH
 def test_a_gated_pod_of_unknown_descent_stays_closed_also_if_it_is_chosen_to_go(kind: str) -> None:
     """Found by a random walk: the choice was recorded, a person stopped us, and we had started anew."""
     world = running(kind)
@@ -300,7 +301,7 @@ def on_the_same_node(kind: str = "StatefulSet") -> World:
     return world
 
 
-@BOTH
+@EACH
 def test_a_successor_is_pinned_to_the_node_of_its_predecessor(kind: str) -> None:
     assert on_the_same_node(kind).actions() == (OpenGate("worker-2", "q-worker-2", "p-worker-2", "host-2"),)
 

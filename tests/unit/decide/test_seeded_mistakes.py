@@ -13,6 +13,8 @@ import pytest
 from accelerator_rollout.api.models import Proof, Stage
 from accelerator_rollout.decide import (
     allocatable,
+    appraisal,
+    budget,
     conditions,
     departures,
     disruption,
@@ -35,7 +37,7 @@ from accelerator_rollout.decide.invariants import Promise, violations
 from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.proof import ProofState
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
-from accelerator_rollout.records import Device, Phase, PublishedDevice
+from accelerator_rollout.records import Access, Device, Phase, PublishedDevice
 from builders import (
     NEW,
     NOW,
@@ -73,6 +75,31 @@ def mid_step(kind: str = "StatefulSet") -> World:
 def claim_still_allocated() -> World:
     world = mid_step()
     world.claims["worker-2-device"] = claim_of(pod("worker-2"), device(2))
+    return world
+
+
+def forced_among_nodes() -> World:
+    """Of a DaemonSet whose devices every node may use, one pod was deleted by force; another node has just joined."""
+    world = running("DaemonSet", digest=NEW)
+    world.set_workload(replicas=4)
+    world.recorded("worker-2", 2)
+    world.vanish("worker-2", at(-1))
+    world.slices[2] = pool(2, access=Access(every=True))
+    world.put(gated_pod("worker-3", kind="DaemonSet"))
+    return world
+
+
+def two_on_a_node() -> World:
+    world = running("DaemonSet", digest=NEW)
+    world.put(gated_pod("worker-2", kind="DaemonSet", uid="q-second"))
+    return world
+
+
+def node_gone() -> World:
+    world = running("DaemonSet", digest=NEW)
+    world.recorded("worker-2", 2, vanished_at=at(-5))
+    world.vanish("worker-2")
+    del world.nodes["node-2"]
     return world
 
 
@@ -226,7 +253,13 @@ def forget_departures(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(openings, "holders", lambda *_: 0)
+    patch.setattr(budget.Room, "used", lambda *_: 0)
+
+
+def believed_gone(patch: pytest.MonkeyPatch) -> None:
+    for module in (departures, appraisal):
+        patch.setattr(module, "stranded", lambda *_: True)
+    patch.setattr(openings, "_exposed", lambda *_: None)
 
 
 def nobody_is_down(patch: pytest.MonkeyPatch) -> None:
@@ -342,6 +375,16 @@ MISTAKES = {
         Promise.RELEASE_PROVEN, late_going, distorted(lose_the_warning)
     ),
     "device sets are not counted": Mistake(Promise.WITHIN_BUDGET, scaled_up_on_a_full_pool, count_nobody),
+    "devices that every node may use count as another node's": Mistake(
+        Promise.RELEASE_PROVEN, forced_among_nodes, patched(openings, "_out_of_reach", lambda *_: True)
+    ),
+    "a node's device sets are not counted": Mistake(Promise.WITHIN_BUDGET, two_on_a_node, count_nobody),
+    "a node that is not Ready counts as gone": Mistake(
+        Promise.WITHIN_BUDGET, forced_on_a_lost_node, believed_gone
+    ),
+    "what is on a node that is gone is forgotten": Mistake(
+        Promise.WITHIN_BUDGET, node_gone, patched(planning, "remembered", lambda *_: frozenset())
+    ),
     "a departure that is not ours is not counted": Mistake(
         Promise.WITHIN_BUDGET, leaving_unrecorded, forget_departures
     ),

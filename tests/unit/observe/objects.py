@@ -187,6 +187,34 @@ def stateful_set(name: str = "db", **more: Any) -> dict[str, Any]:
     }
 
 
+def daemon_set(name: str = "ds", **more: Any) -> dict[str, Any]:
+    return {
+        "metadata": meta(name, **more),
+        "spec": {"updateStrategy": {"type": "OnDelete"}, "template": template(), "minReadySeconds": 3},
+        "status": {"observedGeneration": 1, "desiredNumberScheduled": 2},
+    }
+
+
+def controller_revision(name: str = "ds-1", *, image: str = "v1", **more: Any) -> dict[str, Any]:
+    """As the DaemonSet controller writes one: a patch of the template."""
+    made = meta(name, owner=("DaemonSet", "ds", "uid-ds"), **more)
+    made["labels"] = {"app": "web", "controller-revision-hash": "1"}
+    return {
+        "metadata": made,
+        "revision": 1,
+        "data": {"spec": {"template": template(image) | {"$patch": "replace"}}},
+    }
+
+
+def aimed_at(*nodes: str) -> dict[str, Any]:
+    """Affinity that requires each of these nodes by its name, one term each."""
+    terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeAffinity": required}
+
+
 def budget(name: str = "web", *, selector: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
     return {
         "metadata": meta(name, uid=f"uid-pdb-{name}", **more),

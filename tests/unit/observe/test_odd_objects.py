@@ -23,6 +23,8 @@ EXAMPLES: dict[Kind, Callable[[], dict[str, Any]]] = {
     Kind.DEPLOYMENTS: o.deployment,
     Kind.REPLICA_SETS: o.replica_set,
     Kind.STATEFUL_SETS: o.stateful_set,
+    Kind.DAEMON_SETS: o.daemon_set,
+    Kind.REVISIONS: o.controller_revision,
     Kind.ROLLOUTS: lambda: o.rollout(
         status={"replacements": [o.replacement("a", claim_name="ca", device="lpu-0")]}
     ),

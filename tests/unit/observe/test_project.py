@@ -263,6 +263,56 @@ def test_a_stateful_set() -> None:
     )
 
 
+def test_a_daemon_set_and_its_revision_have_the_same_template() -> None:
+    record = p.daemon_set(o.daemon_set())
+    assert (record.replicas, record.update_strategy, record.min_ready_seconds) == (2, "OnDelete", 3)
+    same, other = (p.controller_revision(o.controller_revision(image=i)) for i in ("v1", "v2"))
+    assert (same.owner_uid, same.number, same.revision) == ("uid-ds", 1, "1")
+    assert same.template_digest == record.template.digest != other.template_digest
+
+
+@pytest.mark.parametrize("data", [None, {}, {"anything": 1}, {"spec": {"template": None}}])
+def test_a_revision_may_hold_anything(data: Any) -> None:
+    raw = o.controller_revision() | {"data": data}
+    assert p.controller_revision(raw).template_digest == ""
+
+
+def test_of_somebody_elses_revision_the_data_is_not_looked_at() -> None:
+    raw = o.controller_revision() | {"data": ["theirs"]}
+    raw["metadata"]["ownerReferences"][0]["kind"] = "VirtualMachine"
+    assert p.controller_revision(raw).template_digest == ""
+
+
+@pytest.mark.parametrize(
+    ("affinity", "node"),
+    [
+        (None, ""),
+        ({"nodeAffinity": None}, ""),
+        (o.aimed_at("node-1"), "node-1"),
+        (o.aimed_at("node-1", "node-1"), "node-1"),
+        (o.aimed_at("node-1", "node-2"), ""),
+    ],
+)
+def test_for_which_node_a_pod_is_made(affinity: Any, node: str) -> None:
+    raw = o.pod("a", node="")
+    raw["spec"]["affinity"] = affinity
+    assert p.pod(raw).place == p.pod(raw).aimed_at == node
+
+
+def test_a_bound_pod_is_where_it_is_bound() -> None:
+    raw = o.pod("a", node="node-3")
+    raw["spec"]["affinity"] = o.aimed_at("node-1")
+    assert p.pod(raw).place == "node-3"
+
+
+def test_a_budget_that_its_controller_cannot_evaluate() -> None:
+    raw = o.budget(selector={})
+    raw["status"] = {
+        "conditions": [{"type": "DisruptionAllowed", "reason": "SyncFailed", "message": "no scale"}]
+    }
+    assert p.budget(raw).failure == "no scale"
+
+
 def test_our_own_object_readable_or_not() -> None:
     assert isinstance(p.rollout(o.rollout()), RolloutObject)
     newer = o.rollout()

@@ -220,6 +220,17 @@ class TestSnapshots:
         add(store, Kind.PODS, o.pod("db-1", owner=("StatefulSet", "db", "uid-of-a-former-db")))
         assert [p.name for p in snapshot(store, key).pods] == ["db-0"]
 
+    def test_pods_and_revisions_of_a_daemon_set_belong_to_it(self, store: Store) -> None:
+        key = ("team", "ds")
+        add(store, Kind.ROLLOUTS, o.rollout("ds", kind="DaemonSet", workload="ds"))
+        assert add(store, Kind.DAEMON_SETS, o.daemon_set()) == {key}
+        assert add(store, Kind.REVISIONS, o.controller_revision()) == {key}
+        assert add(store, Kind.PODS, o.pod("ds-a", owner=("DaemonSet", "ds", "uid-ds"))) == {key}
+        add(store, Kind.PODS, o.pod("ds-b", owner=("DaemonSet", "ds", "uid-of-a-former-ds")))
+        found = snapshot(store, key)
+        assert [p.name for p in found.pods] == ["ds-a"]
+        assert [r.name for r in found.revisions] == ["ds-1"]
+
     def test_a_pod_outlives_its_replica_set(self, web: Store) -> None:
         delete(web, Kind.REPLICA_SETS, o.replica_set())
         found = snapshot(web)
@@ -547,10 +558,10 @@ class TestStrays:
         assert web.strays() == ()
 
     def test_an_unreadable_rollout_stands_for_its_workload(self, web: Store, clock: Clock) -> None:
-        newer = o.rollout("ds", kind="DaemonSet", workload="ds")
+        newer = o.rollout("js", kind="JobSet", workload="js")
         add(web, Kind.ROLLOUTS, newer)
-        add(web, Kind.PODS, o.pod("p", owner=("DaemonSet", "ds", "uid-ds"), gated=True))
-        add(web, Kind.PODS, o.pod("q", owner=("DaemonSet", "other", "uid-other"), gated=True))
+        add(web, Kind.PODS, o.pod("p", owner=("JobSet", "js", "uid-js"), gated=True))
+        add(web, Kind.PODS, o.pod("q", owner=("JobSet", "other", "uid-other"), gated=True))
         assert [p.name for p in self.later(web, clock)] == ["q"]
 
     def test_an_illegible_one_stands_for_its_whole_namespace(self, web: Store, clock: Clock) -> None:
