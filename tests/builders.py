@@ -29,6 +29,7 @@ from accelerator_rollout.decide.snapshot import (
     GateProbe,
     HoldAbility,
     Refused,
+    ReserveAbility,
     Rival,
     Snapshot,
     Vanished,
@@ -349,6 +350,7 @@ class World:
     revisions: list[RevisionRecord] = field(default_factory=list)
     former: list[PodRecord] = field(default_factory=list)
     ability: HoldAbility = HoldAbility.NOT_PERMITTED
+    reserve: ReserveAbility = ReserveAbility.NOT_PERMITTED
     disputed: frozenset[str] = frozenset()
     spec: dict[str, Any] = field(default_factory=dict)
     status: RolloutStatus = field(default_factory=lambda: RolloutStatus(adopted_at=at(-600)))
@@ -475,6 +477,8 @@ class World:
             former=tuple(self.former),
             revisions=tuple(self.revisions),
             hold=self.ability,
+            reserve=self.reserve,
+            reservations=tuple(r for r in self.rules if r.reserved_by == f"arol-{NAME}"),
             disputed=self.disputed,
         )
 

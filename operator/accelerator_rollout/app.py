@@ -13,11 +13,11 @@ from typing import Any, Final
 from aiohttp import web
 
 from accelerator_rollout import __version__
+from accelerator_rollout.act.abilities import Abilities
 from accelerator_rollout.act.client import ApiClient, Raw
 from accelerator_rollout.act.confirming import Confirming
 from accelerator_rollout.act.events import Events
 from accelerator_rollout.act.executor import Executor
-from accelerator_rollout.act.holding import Holding
 from accelerator_rollout.act.parking import Parking
 from accelerator_rollout.act.reporter import Reporter
 from accelerator_rollout.act.rights import missing
@@ -27,7 +27,7 @@ from accelerator_rollout.control.leadership import AlwaysLeader
 from accelerator_rollout.control.loop import Loop
 from accelerator_rollout.control.queue import KeyedQueue
 from accelerator_rollout.decide.plan import plan
-from accelerator_rollout.decide.snapshot import Freshness, HoldAbility
+from accelerator_rollout.decide.snapshot import Freshness, HoldAbility, ReserveAbility
 from accelerator_rollout.errors import StartError, UnavailableError
 from accelerator_rollout.metrics import Metrics, age
 from accelerator_rollout.observe.errors import NotAllowedError, ObserveError
@@ -72,7 +72,7 @@ class Operator:
             timeout_seconds=settings.request_timeout_seconds,
         )
         self.parking = Parking(self.client)
-        self.holding = Holding(self.client)
+        self.abilities = Abilities(self.client)
         events = Events(self.client, utc_now, platform.node() or "operator")
         self.reporter = Reporter(self.client, events, utc_now)
         executor = Executor(
@@ -93,7 +93,8 @@ class Operator:
             utc_now,
             plan,
             policy_parks=lambda: self.parking.present,
-            hold=lambda: self.holding.ability,
+            hold=lambda: self.abilities.hold,
+            reserve=lambda: self.abilities.reserve,
             workers=settings.workers,
         )
         self._gauges()
@@ -137,7 +138,7 @@ class Operator:
                 group.create_task(self.loop.run(), name="loop")
                 group.create_task(self._strays(), name="strays")
                 group.create_task(self.parking.run(), name="parking")
-                group.create_task(self.holding.run(), name="holding")
+                group.create_task(self.abilities.run(), name="abilities")
         except (ObserveError, UnavailableError) as error:
             raise _start_error(error) from error
         except ExceptionGroup as group:
@@ -149,7 +150,7 @@ class Operator:
         lacking = await missing(self.client, self._settings.namespaces)
         if lacking:
             raise StartError(f"not allowed to {', '.join(lacking)}: {_INSTALL_ROLES}")
-        await self.holding.look()
+        await self.abilities.look()
 
     def _written(self, kind: Kind, raw: Raw) -> None:
         """Let the store see at once what our own write brought."""
@@ -164,12 +165,18 @@ class Operator:
                     await self.reporter.release_stray(pod)
                 except Exception:  # noqa: BLE001 - one odd pod must not end the work for all others
                     _log.exception("%s/%s could not be released", pod.namespace, pod.name)
-            possible = self.holding.ability is HoldAbility.POSSIBLE
+            possible = self.abilities.hold is HoldAbility.POSSIBLE
             for claim, uid in self.store.ownerless_holds() if possible else ():
                 try:
                     await self.reporter.sweep_hold(claim, uid)
                 except Exception:  # noqa: BLE001 - as above
                     _log.exception("the hold on claim %s/%s could not be swept", claim.namespace, claim.name)
+            possible = self.abilities.reserve is ReserveAbility.POSSIBLE
+            for rule in self.store.ownerless_reservations() if possible else ():
+                try:
+                    await self.reporter.sweep_reservation(rule)
+                except Exception:  # noqa: BLE001 - as above
+                    _log.exception("DeviceTaintRule %s could not be swept", rule.name)
 
     # Probes and metrics
 

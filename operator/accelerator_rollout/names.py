@@ -39,6 +39,10 @@ GUARD_FINALIZER: Final = f"{GROUP}/guard"
 # Device taint that keeps other tenants off a freed device. NoSchedule only: NoExecute evicts running pods.
 RESERVED_TAINT: Final = f"{GROUP}/reserved"
 
+# Labels of our DeviceTaintRules: UID and namespace of the AcceleratorRollout that a device is reserved for.
+RESERVED_BY_LABEL: Final = f"{GROUP}/reserved-by"
+RESERVED_IN_LABEL: Final = f"{GROUP}/reserved-in"
+
 # Field manager of all our writes: managedFields then show which fields are ours.
 FIELD_MANAGER: Final = "accelerator-rollout"
 

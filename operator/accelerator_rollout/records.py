@@ -44,6 +44,7 @@ class PodClaim:
     name: str
     claim_name: str | None
     named: bool
+    template: str = ""  # name of the ResourceClaimTemplate; "" where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +319,8 @@ class TaintRuleRecord:
     pool: str
     device: str
     taint: Taint
+    reserved_by: str = ""  # our label: UID of the AcceleratorRollout that the device is reserved for
+    reserved_in: str = ""  # our label: its namespace
 
     def selects(self, device: Device) -> bool:
         """Whether the rule is about the device."""

@@ -10,11 +10,28 @@ from typing import Any
 import pytest
 
 from accelerator_rollout.cli import release_all
-from accelerator_rollout.names import FINALIZER, GATE, GROUP, MANAGED_LABEL, PARKED_ANNOTATION, PLURAL
+from accelerator_rollout.names import (
+    FINALIZER,
+    GATE,
+    GROUP,
+    MANAGED_LABEL,
+    PARKED_ANNOTATION,
+    PLURAL,
+    RESERVED_BY_LABEL,
+    RESERVED_IN_LABEL,
+    RESERVED_TAINT,
+)
 from lab.client import Api, PatchType
 from lab.install import install
 from lab.kubeconfig import Connection
-from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS, RESOURCE_CLAIMS, STATEFUL_SETS
+from lab.resources import (
+    ACCELERATOR_ROLLOUTS,
+    DEPLOYMENTS,
+    DEVICE_TAINT_RULES,
+    PODS,
+    RESOURCE_CLAIMS,
+    STATEFUL_SETS,
+)
 
 FOREIGN_GATE = "other.example.com/wait"
 FOREIGN_FINALIZER = "other.example.com/wait"
@@ -208,3 +225,29 @@ async def test_a_hold_ends_and_the_devices_with_the_last_one(
     found = (await admin.get(RESOURCE_CLAIMS, "web", namespace)).get("status") or {}
     assert found.get("reservedFor") == (None if alone else [theirs])
     assert ("allocation" in found) is not alone
+
+
+async def test_rules_that_reserve_devices_are_deleted_and_others_are_not(
+    release: Run, admin: Api, namespace: str
+) -> None:
+    def rule(name: str, labels: dict[str, str]) -> dict[str, Any]:
+        return {
+            "metadata": {"name": f"{namespace}-{name}", "labels": labels},
+            "spec": {
+                "deviceSelector": {"driver": namespace, "pool": "p", "device": "d"},
+                "taint": {"key": RESERVED_TAINT, "value": "x", "effect": "NoSchedule"},
+            },
+        }
+
+    mine = {RESERVED_BY_LABEL: "gone", RESERVED_IN_LABEL: namespace}
+    try:
+        for name, labels in (("ours", mine), ("elsewhere", mine | {RESERVED_IN_LABEL: "x"}), ("theirs", {})):
+            await admin.request("POST", DEVICE_TAINT_RULES.path(), body=rule(name, labels))
+        code, said = await release()
+        assert code == 0, said
+        left = {r["metadata"]["name"] for r in (await admin.list(DEVICE_TAINT_RULES)).items}
+        assert {f"{namespace}-{n}" for n in ("elsewhere", "theirs")} <= left
+        assert f"{namespace}-ours" not in left
+    finally:
+        for name in ("ours", "elsewhere", "theirs"):
+            await admin.delete_if_there(DEVICE_TAINT_RULES, f"{namespace}-{name}")

@@ -7,7 +7,7 @@ cluster. No image is needed for that.
 import asyncio
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,15 +18,24 @@ import yaml
 from accelerator_rollout import names
 from lab.client import Api, ApiError, Object, PatchType
 from lab.kubeconfig import Connection
-from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS, RESOURCE_CLAIMS, SERVICE_ACCOUNTS
+from lab.resources import (
+    ACCELERATOR_ROLLOUTS,
+    DEPLOYMENTS,
+    DEVICE_TAINT_RULES,
+    PODS,
+    RESOURCE_CLAIMS,
+    SERVICE_ACCOUNTS,
+)
 from lab.toolchain import find_kubectl
 
 BASE: Final = Path(__file__).parents[2] / "deploy" / "kustomize" / "base"
 HOLD: Final = BASE.parent / "overlays" / "hold"
+RESERVATION: Final = BASE.parent / "overlays" / "reservation"
 
 _TOKEN_SECONDS: Final = 12 * 60 * 60
 _PROBE: Final = "admission-probe"
 _HOLDS: Final = "operator-holds-claims"
+_RESERVES: Final = "operator-reserves-devices"
 _EFFECTIVE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = (
     0.1  # the API server looks for new policies about once a second, and tells nobody when it did
@@ -73,21 +82,23 @@ def account_of(objects: Sequence[Object]) -> Account:
     )
 
 
-async def install(admin: Api, folder: Path = BASE) -> Account:
-    """Install all but the operator's Deployment; return when the kind is served and every policy takes effect.
+async def install(admin: Api, *folders: Path) -> Account:
+    """Install all of the folders (by default of the base) but the operator's Deployment.
 
-    Raises TimeoutError naming the policies that did not take effect.
+    Returns when the kind is served and every policy takes effect. Raises TimeoutError naming the policies that did not take effect.
     """
-    objects = await asyncio.to_thread(manifests, folder)
+    made = [body for folder in folders or (BASE,) for body in await asyncio.to_thread(manifests, folder)]
+    objects = list({(body["kind"], body["metadata"]["name"]): body for body in made}.values())
     account = account_of(objects)
     await admin.apply_manifest([body for body in objects if body["kind"] != "Deployment"])
     async with Api(await account.connection(admin)) as operator, _targets(admin, account.namespace):
-        await _await_policies(admin, operator, account.namespace, holds=_has_hold(objects))
+        optional = {name for name in (_HOLDS, _RESERVES) if _has(objects, name)}
+        await _await_policies(admin, operator, account.namespace, optional)
     return account
 
 
-def _has_hold(objects: Sequence[Object]) -> bool:
-    return any(body["metadata"]["name"] == f"{_HOLDS}.{names.GROUP}" for body in objects)
+def _has(objects: Sequence[Object], policy: str) -> bool:
+    return any(body["metadata"]["name"] == f"{policy}.{names.GROUP}" for body in objects)
 
 
 @asynccontextmanager
@@ -107,7 +118,7 @@ async def _targets(admin: Api, namespace: str) -> AsyncIterator[None]:
             await admin.delete_if_there(resource, _PROBE, namespace)
 
 
-async def _await_policies(admin: Api, operator: Api, namespace: str, *, holds: bool) -> None:
+async def _await_policies(admin: Api, operator: Api, namespace: str, optional: Collection[str]) -> None:
     """Await that each policy does its work. All probes are dry runs, but for one that must fail in any case."""
     probes: dict[str, Callable[[], Awaitable[bool]]] = {
         "gate": lambda: _gates(admin, namespace),
@@ -150,8 +161,10 @@ async def _await_policies(admin: Api, operator: Api, namespace: str, *, holds: b
             "operator-patches-rollouts",
         ),
     }
-    if holds:
+    if _HOLDS in optional:
         probes[_HOLDS] = lambda: _refused(_takes_a_claim(operator, namespace), _HOLDS)
+    if _RESERVES in optional:
+        probes[_RESERVES] = lambda: _refused(_evicts_by_taint(operator), _RESERVES)
     deadline = time.monotonic() + _EFFECTIVE_SECONDS
     while True:
         for policy in [policy for policy, probe in probes.items() if await probe()]:
@@ -205,6 +218,18 @@ async def _takes_a_claim(operator: Api, namespace: str) -> Object:
     return await operator.patch(
         RESOURCE_CLAIMS, _PROBE, body, namespace, subresource="status", params=_DRY_RUN
     )
+
+
+async def _evicts_by_taint(operator: Api) -> Object:
+    """Taint a device so that its pod has to go, which is not the operator's to do."""
+    body = {
+        "metadata": {"name": _PROBE},
+        "spec": {
+            "deviceSelector": {"driver": "probe.example.dev", "pool": "probe", "device": "probe"},
+            "taint": {"key": names.RESERVED_TAINT, "value": "probe", "effect": "NoExecute"},
+        },
+    }
+    return await operator.request("POST", DEVICE_TAINT_RULES.path(), params=_DRY_RUN, body=body)
 
 
 def _reservation(name: str) -> Object:

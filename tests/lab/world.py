@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from accelerator_rollout.api.models import RolloutStatus
-from accelerator_rollout.names import API_VERSION, GATE, GATE_LABEL, KIND
+from accelerator_rollout.names import API_VERSION, GATE, GATE_LABEL, KIND, RESERVED_TAINT
 from lab.client import Api, EventType, Object, PatchType
 from lab.ledger import Ledger
 from lab.nodes import SimulatedNodes
@@ -34,6 +34,8 @@ NEWER: Final = "example.com/llm:v2"
 BROKEN: Final = "example.com/llm:broken"  # the simulated nodes cannot pull it
 
 GROUP_LABEL: Final = "lab.example.com/group"  # of nodes: the namespace of the world that they are of
+
+STRANGERS: Final = "strangers"  # their claim template
 
 _RESOURCES: Final[Mapping[str, Resource]] = {
     "Deployment": DEPLOYMENTS,
@@ -60,6 +62,7 @@ class Shape:
     unavailable: int = 1
     strategy: str = ""  # another than the one we drive
     named_claim: str = ""
+    tolerates: str = ""  # the value of our taint that the claim template tolerates
     hold: str = "Never"  # spec.release.hold: the cluster would let us
 
 
@@ -130,12 +133,15 @@ class World:
         )
 
     async def make_pod(self, name: str) -> None:
-        """Create a stranger's pod that wants a device of this world."""
+        """Create a stranger's pod that wants a device of this world, by a claim template of its own."""
+        await self.api.apply_manifest([self._claim_template(STRANGERS)])
+        spec = self._pod_spec(GOOD)
+        spec["resourceClaims"] = [{"name": "device", "resourceClaimTemplateName": STRANGERS}]
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "namespace": self.namespace},
-            "spec": self._pod_spec(GOOD),
+            "spec": spec,
         }
         await self.api.create(PODS, pod)
 
@@ -151,12 +157,16 @@ class World:
             "spec": {"selectors": [{"cel": {"expression": expression}}]},
         }
 
-    def _claim_template(self) -> Object:
-        request = {"name": "device", "exactly": {"deviceClassName": self.device_class}}
+    def _claim_template(self, name: str = "") -> Object:
+        asked: dict[str, Any] = {"deviceClassName": self.device_class}
+        if self.shape.tolerates and not name:
+            ours = {"key": RESERVED_TAINT, "operator": "Equal", "value": self.shape.tolerates}
+            asked["tolerations"] = [ours | {"effect": "NoSchedule"}]
+        request = {"name": "device", "exactly": asked}
         return {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaimTemplate",
-            "metadata": {"name": f"{self.name}-devices", "namespace": self.namespace},
+            "metadata": {"name": name or f"{self.name}-devices", "namespace": self.namespace},
             "spec": {"spec": {"devices": {"requests": [request]}}},
         }
 

@@ -40,7 +40,7 @@ from accelerator_rollout.names import (
 from accelerator_rollout.observe.errors import ObserveError
 from accelerator_rollout.observe.kinds import SOURCES, Kind, Served
 from accelerator_rollout.observe.login import LoadConfiguration, open_session
-from accelerator_rollout.records import ClaimRecord
+from accelerator_rollout.records import ClaimRecord, Device, Taint
 
 Raw = Mapping[str, Any]
 
@@ -124,6 +124,14 @@ class Client(Protocol):
         """Take the AcceleratorRollout of this UID out of `reservedFor`, or everybody, with the allocation."""
         ...
 
+    async def reserve_device(self, device: Device, name: str, taint: Taint, labels: Mapping[str, str]) -> Raw:
+        """Create a DeviceTaintRule on one device."""
+        ...
+
+    async def end_reservation(self, name: str, uid: str) -> None:
+        """Delete a DeviceTaintRule."""
+        ...
+
     async def try_pod(self, namespace: str, template: Raw) -> Raw:
         """Create a pod of the template by dry run, and return what would have been stored."""
         ...
@@ -167,7 +175,7 @@ class ApiClient:
 
     async def read_all(self, kind: Kind, namespace: str = "", fields: str = "") -> list[Raw]:
         """LIST a kind, by field selector; empty where the cluster does not serve it."""
-        if not any(s.kind is kind for s in self._served()):
+        if not self.serves(kind):
             return []
         params = {"fieldSelector": fields} if fields else {}
         found = await self._call("list", kind, self._path(kind, namespace), params=params)
@@ -295,6 +303,23 @@ class ApiClient:
             "patch", Kind.CLAIMS, claim.namespace, claim.name, "status", patch, content=_JSON_PATCH
         )
 
+    async def reserve_device(self, device: Device, name: str, taint: Taint, labels: Mapping[str, str]) -> Raw:
+        """Create a DeviceTaintRule on one device."""
+        body = {
+            "metadata": {"name": name, "labels": dict(labels)},
+            "spec": {
+                "deviceSelector": {"driver": device.driver, "pool": device.pool, "device": device.name},
+                "taint": {"key": taint.key, "value": taint.value, "effect": taint.effect},
+            },
+        }
+        return await self._write("post", Kind.TAINT_RULES, "", "", "", body, content=_JSON)
+
+    async def end_reservation(self, name: str, uid: str) -> None:
+        """Delete a DeviceTaintRule."""
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+        path = self._path(Kind.TAINT_RULES, "", name)
+        await self._call("delete", Kind.TAINT_RULES, path, body=body)
+
     async def try_pod(self, namespace: str, template: Raw) -> Raw:
         """Create a pod of the template by dry run, and return what would have been stored."""
         meta = template.get("metadata") or {}
@@ -338,6 +363,10 @@ class ApiClient:
         # A review is created and never stored: it is a question, so it needs no leadership.
         found = await self._call("review", "selfsubjectaccessreviews", _REVIEWS, body=body)
         return bool((found.get("status") or {}).get("allowed"))
+
+    def serves(self, kind: Kind) -> bool:
+        """Whether the cluster serves the kind, as far as we know."""
+        return any(served.kind is kind for served in self._served())
 
     async def parks(self) -> bool | None:
         """Whether the policy that parks Deployments is there and bound; None if that cannot be told."""

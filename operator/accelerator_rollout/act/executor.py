@@ -38,6 +38,7 @@ from accelerator_rollout.decide.actions import (
     AddFinalizer,
     AddGuard,
     EndHold,
+    EndReservation,
     EvictPod,
     HoldClaim,
     ManageDeployment,
@@ -47,6 +48,7 @@ from accelerator_rollout.decide.actions import (
     ProbeGate,
     RemoveFinalizer,
     RemoveGuard,
+    ReserveDevice,
     UnmanageDeployment,
     UnpauseDeployment,
 )
@@ -54,6 +56,7 @@ from accelerator_rollout.decide.confirm import merge
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
 from accelerator_rollout.decide.patience import AT_MOST, patience
 from accelerator_rollout.decide.reasons import Announcement
+from accelerator_rollout.decide.reservations import rule_name, taint_of
 from accelerator_rollout.decide.snapshot import GateProbe, GateSource, Refused, Snapshot
 from accelerator_rollout.errors import (
     ActError,
@@ -64,11 +67,11 @@ from accelerator_rollout.errors import (
     NotLeadingError,
     RefusedError,
 )
-from accelerator_rollout.names import FINALIZER, GATE
+from accelerator_rollout.names import FINALIZER, GATE, RESERVED_BY_LABEL, RESERVED_IN_LABEL
 from accelerator_rollout.observe.kinds import OF_WORKLOAD, Kind
 from accelerator_rollout.observe.project import rollout as parse_rollout
 from accelerator_rollout.observe.project import template as parse_template
-from accelerator_rollout.records import ClaimRecord
+from accelerator_rollout.records import ClaimRecord, Device
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +89,8 @@ _OnWorkload = (
     | EndHold
     | AddGuard
     | RemoveGuard
+    | ReserveDevice
+    | EndReservation
 )
 
 
@@ -276,6 +281,15 @@ class Executor:
                 claim = _claim(fresh, name, uid)
                 raw = await client.end_hold(claim, fresh.rollout.uid, deallocate=deallocate)
                 self._watched(Kind.CLAIMS, raw)
+            case ReserveDevice(driver, pool, name):
+                device, own = Device(driver, pool, name), fresh.rollout
+                labels = {RESERVED_BY_LABEL: own.uid, RESERVED_IN_LABEL: own.namespace}
+                raw = await client.reserve_device(
+                    device, rule_name(own.uid, device), taint_of(own.name), labels
+                )
+                self._watched(Kind.TAINT_RULES, raw)
+            case EndReservation(name, uid):
+                await client.end_reservation(name, uid)
             case _:
                 assert_never(action)
 

@@ -11,13 +11,13 @@ from accelerator_rollout.decide.guards import guarded
 from accelerator_rollout.decide.holds import is_hold
 from accelerator_rollout.decide.outcome import EventType, Notice
 from accelerator_rollout.decide.reasons import Announcement
-from accelerator_rollout.errors import ActError
+from accelerator_rollout.errors import ActError, GoneError
 from accelerator_rollout.names import GATE
 from accelerator_rollout.observe.errors import ProjectionError
 from accelerator_rollout.observe.kinds import Kind
 from accelerator_rollout.observe.project import pod as parse_pod
 from accelerator_rollout.observe.project import rollout as parse_rollout
-from accelerator_rollout.records import ClaimRecord, Owner, PodRecord
+from accelerator_rollout.records import ClaimRecord, Owner, PodRecord, TaintRuleRecord
 
 _log = logging.getLogger(__name__)
 
@@ -125,6 +125,21 @@ class Reporter:
         _log.info(
             "took the hold off claim %s/%s: its AcceleratorRollout is gone", claim.namespace, claim.name
         )
+        return True
+
+    async def sweep_reservation(self, rule: TaintRuleRecord) -> bool:
+        """Delete a taint rule of ours whose AcceleratorRollout is gone; return whether that was done."""
+        try:
+            found = await self._client.read_all(Kind.ROLLOUTS, rule.reserved_in)
+            if any((raw.get("metadata") or {}).get("uid") == rule.reserved_by for raw in found):
+                return False
+            await self._client.end_reservation(rule.name, rule.uid)
+        except GoneError:
+            return False
+        except ActError as error:
+            _log.warning("DeviceTaintRule %s could not be swept: %s", rule.name, error)
+            return False
+        _log.info("deleted DeviceTaintRule %s: its AcceleratorRollout is gone", rule.name)
         return True
 
     async def _workload(self, pod: PodRecord) -> Owner | None:

@@ -39,6 +39,13 @@ HOLDS: Final = (
 )
 
 
+# The other optional role: taint rules are cluster-scoped.
+RESERVATIONS: Final = (
+    Right("create", "resource.k8s.io", "devicetaintrules"),
+    Right("delete", "resource.k8s.io", "devicetaintrules"),
+)
+
+
 class Asking(Protocol):
     """Who asks the API server."""
 

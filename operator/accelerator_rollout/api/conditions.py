@@ -23,6 +23,7 @@ class ConditionType(StrEnum):
     DEVICES_RELEASED = "DevicesReleased"
     GUARDRAILS_MET = "GuardrailsMet"
     HOLD_IN_FORCE = "HoldInForce"
+    RESERVATION_IN_FORCE = "ReservationInForce"
     PAUSED = "Paused"
 
 

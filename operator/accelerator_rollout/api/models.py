@@ -107,6 +107,13 @@ class Placement(StrEnum):
     SAME_NODE = "SameNode"
 
 
+class ReservationKind(StrEnum):
+    """What keeps strangers off a freed device."""
+
+    NONE = "None"
+    DEVICE_TAINT = "DeviceTaint"
+
+
 class Guard(StrEnum):
     """What keeps a pod object until its kubelet has reported the end."""
 
@@ -201,6 +208,14 @@ class Release(_SpecPart):
 
     unproven: Unproven = Unproven()
     """What to do about a pod that vanished without word from its kubelet."""
+
+    reservation: ReservationKind = ReservationKind.NONE
+    """DeviceTaint: a departed pod's devices carry a taint of ours until its successor was allocated its own.
+
+    The taint is accelerator-rollout.dev/reserved with the name of this object as its value and effect NoSchedule. The
+    workload's ResourceClaimTemplate has to tolerate it. Needs the operator's optional role and a cluster that serves
+    DeviceTaintRules; condition ReservationInForce tells.
+    """
 
     placement: Placement = Placement.ANY
     """SameNode: a replacement is pinned to the node of the pod that it replaces, in the write that opens its gate.

@@ -79,6 +79,10 @@ class Cluster:
         """Patch one object."""
         return self._call("PATCH", path, {"fieldManager": FIELD_MANAGER}, body, content)
 
+    def delete(self, path: str, options: Raw | Sequence[Raw]) -> Raw:
+        """Delete one object."""
+        return self._call("DELETE", path, {}, options, "application/json")
+
     def _call(
         self,
         method: str,

@@ -1,7 +1,7 @@
 """`release-all`: before an uninstall, take everything of ours off the cluster, so that nothing stays gated or paused.
 
-In this order: our pause, annotation and label from Deployments; our holds from ResourceClaims; our gate and guard from
-pods; our finalizer from AcceleratorRollouts. What others own stays: their gates, their pauses, their finalizers. A
+In this order: our pause, annotation and label from Deployments; our holds from ResourceClaims; our DeviceTaintRules; our
+gate and guard from pods; our finalizer from AcceleratorRollouts. What others own stays: their gates, their pauses, their finalizers. A
 deletion cost that we set stays, too: it only orders pods of one ReplicaSet. The operator must not run meanwhile, or it
 would put all of it back.
 """
@@ -25,6 +25,8 @@ from accelerator_rollout.names import (
     MANAGED_LABEL,
     PARKED_ANNOTATION,
     PLURAL,
+    RESERVED_BY_LABEL,
+    RESERVED_IN_LABEL,
 )
 from accelerator_rollout.observe.kinds import SOURCES, Kind
 
@@ -35,12 +37,13 @@ _TEMPLATED: Final = ("deployments", "statefulsets", "daemonsets")
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One thing to take off: what it is for people, and the patch that does it."""
+    """One thing to take off: what it is for people, and the patch that does it; or with `delete` the whole object."""
 
     text: str
     path: str
     body: Raw | list[Raw]
     content: str
+    delete: bool = False
 
 
 def main(arguments: argparse.Namespace, write: Callable[[str], None] = print) -> int:
@@ -96,10 +99,13 @@ class ReleaseAll:
     def _do(self) -> int:
         """Do it step by step, each over a fresh look: a Deployment that moves on makes new pods. Return failures."""
         failed = 0
-        for step in (self._deployments, self._claims, self._pods, self._guards, self._rollouts):
+        for step in self._steps():
             for release in step():
                 try:
-                    self._cluster.patch(release.path, release.body, release.content)
+                    if release.delete:
+                        self._cluster.delete(release.path, release.body)
+                    else:
+                        self._cluster.patch(release.path, release.body, release.content)
                 except (GoneError, ConflictError):
                     continue  # it went or changed just now: the last look tells whether something is left
                 except OperatorError as error:
@@ -118,11 +124,19 @@ class ReleaseAll:
     # What there is
 
     def _all(self) -> Iterator[Release]:
-        yield from self._deployments()
-        yield from self._claims()
-        yield from self._pods()
-        yield from self._guards()
-        yield from self._rollouts()
+        for step in self._steps():
+            yield from step()
+
+    def _steps(self) -> tuple[Callable[[], Iterator[Release]], ...]:
+        # The finalizers last: with one of them goes the object that answers for everything else.
+        return (
+            self._deployments,
+            self._claims,
+            self._reservations,
+            self._pods,
+            self._guards,
+            self._rollouts,
+        )
 
     def _deployments(self) -> Iterator[Release]:
         for raw in self._list("/apis/apps/v1", "deployments"):
@@ -181,6 +195,21 @@ class ReleaseAll:
             found = [(root, raw) for raw in self._list(root, "resourceclaims")]
             if found:
                 yield from found
+                return
+
+    def _reservations(self) -> Iterator[Release]:
+        label = RESERVED_BY_LABEL
+        if self._namespace:
+            label += f",{RESERVED_IN_LABEL}={self._namespace}"
+        for version in SOURCES[Kind.TAINT_RULES].versions:
+            root = f"/apis/{SOURCES[Kind.TAINT_RULES].group}/{version}/{Kind.TAINT_RULES}"
+            found = list(self._cluster.each(root, labelSelector=label))
+            for raw in found:
+                meta = raw["metadata"]
+                text = f"{Kind.TAINT_RULES} {meta['name']}: delete it, which reserves a device"
+                body = {"preconditions": {"uid": meta["uid"]}}
+                yield Release(text, f"{root}/{meta['name']}", body, "application/json", delete=True)
+            if found:
                 return
 
     def _pods(self) -> Iterator[Release]:

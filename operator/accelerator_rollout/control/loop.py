@@ -17,7 +17,14 @@ from accelerator_rollout.decide.disruption import RETRY_SECONDS
 from accelerator_rollout.decide.holds import held
 from accelerator_rollout.decide.outcome import Notice, Plan
 from accelerator_rollout.decide.patience import AT_MOST
-from accelerator_rollout.decide.snapshot import GateProbe, GateSource, HoldAbility, Refused, Snapshot
+from accelerator_rollout.decide.snapshot import (
+    GateProbe,
+    GateSource,
+    HoldAbility,
+    Refused,
+    ReserveAbility,
+    Snapshot,
+)
 from accelerator_rollout.errors import ActError, ConflictError, GoneError, UnavailableError
 from accelerator_rollout.observe.errors import ProjectionError
 from accelerator_rollout.observe.interests import Key
@@ -97,11 +104,12 @@ class Loop:
         planner: Planner,
         policy_parks: Callable[[], bool] = lambda: True,
         hold: Callable[[], HoldAbility] = lambda: HoldAbility.NOT_PERMITTED,
+        reserve: Callable[[], ReserveAbility] = lambda: ReserveAbility.NOT_PERMITTED,
         workers: int = 4,
     ) -> None:
         self._store, self._queue, self._executor, self._reporter = store, queue, executor, reporter
         self._told, self._clock, self._planner, self._workers = told, clock, planner, workers
-        self._policy_parks, self._hold = policy_parks, hold
+        self._policy_parks, self._hold, self._reserve = policy_parks, hold, reserve
         self._memory: dict[Key, _Memory] = {}
         self._since: dict[Key, float] = {}
 
@@ -168,6 +176,7 @@ class Loop:
             gate_probe=memory.probe,
             policy_parks=self._policy_parks(),
             hold=self._hold(),
+            reserve=self._reserve(),
             disputed=memory.disputed(snapshot),
         )
         backlog = self._backlog(memory, snapshot.rollout)

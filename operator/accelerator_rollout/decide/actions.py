@@ -126,6 +126,23 @@ class RemoveGuard:
 
 
 @dataclass(frozen=True, slots=True)
+class ReserveDevice:
+    """Create a DeviceTaintRule of ours on the device."""
+
+    driver: str
+    pool: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndReservation:
+    """Delete a DeviceTaintRule of ours."""
+
+    rule_name: str
+    rule_uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeGate:
     """Create a pod of the workload's template by dry run, to learn whether the admission policy gates it."""
 
@@ -146,5 +163,7 @@ Action = (
     | EndHold
     | AddGuard
     | RemoveGuard
+    | ReserveDevice
+    | EndReservation
     | ProbeGate
 )

@@ -16,7 +16,7 @@ from accelerator_rollout.api.conditions import (
     set_condition,
 )
 from accelerator_rollout.decide.appraisal import Appraisal
-from accelerator_rollout.decide.reasons import Holding, Overdue, Settled, Waiting
+from accelerator_rollout.decide.reasons import Holding, Overdue, Reserving, Settled, Waiting
 from accelerator_rollout.decide.stages import Standing
 from accelerator_rollout.guardrails.rules import Finding
 from accelerator_rollout.workloads.base import NotNow, Refused
@@ -48,6 +48,7 @@ class Picture:
     hold: (
         tuple[Holding, str] | None
     )  # whether holds are in force, and the sentence for people; None if not asked for
+    reservation: tuple[Reserving, str] | None  # the same of reservations
 
 
 def conditions(before: Iterable[Condition], picture: Picture, now: datetime) -> tuple[Condition, ...]:
@@ -74,12 +75,8 @@ def conditions(before: Iterable[Condition], picture: Picture, now: datetime) -> 
         board.hold(ConditionType.PAUSED, Waiting.PAUSED, text)
     else:
         board.drop(ConditionType.PAUSED)
-    if picture.hold is None:
-        board.drop(ConditionType.HOLD_IN_FORCE)
-    else:
-        reason, text = picture.hold
-        tell = board.hold if reason is Holding.IN_FORCE else board.deny
-        tell(ConditionType.HOLD_IN_FORCE, reason, text)
+    _in_force(board, ConditionType.HOLD_IN_FORCE, picture.hold)
+    _in_force(board, ConditionType.RESERVATION_IN_FORCE, picture.reservation)
     if picture.findings:
         said = "; ".join(f.message for f in picture.findings)
         board.deny(ConditionType.GUARDRAILS_MET, picture.findings[0].rule, said)
@@ -145,6 +142,15 @@ def _released(board: "_Board", appraisals: tuple[Appraisal, ...]) -> None:
             return
     text = "no departed pod holds a device"
     board.hold(ConditionType.DEVICES_RELEASED, Settled.ALL_RELEASED, text)
+
+
+def _in_force(board: "_Board", kind: ConditionType, told: tuple[Holding | Reserving, str] | None) -> None:
+    if told is None:
+        board.drop(kind)
+        return
+    reason, text = told
+    tell = board.hold if reason in (Holding.IN_FORCE, Reserving.IN_FORCE) else board.deny
+    tell(kind, reason, text)
 
 
 class _Board:

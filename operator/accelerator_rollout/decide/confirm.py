@@ -16,6 +16,7 @@ from accelerator_rollout.decide.actions import (
     AddFinalizer,
     AddGuard,
     EndHold,
+    EndReservation,
     EvictPod,
     HoldClaim,
     ManageDeployment,
@@ -25,6 +26,7 @@ from accelerator_rollout.decide.actions import (
     ProbeGate,
     RemoveFinalizer,
     RemoveGuard,
+    ReserveDevice,
     UnmanageDeployment,
     UnpauseDeployment,
 )
@@ -122,6 +124,9 @@ def reads_for(action: Action, snapshot: Snapshot) -> tuple[Read, ...]:
         # The claim's resourceVersion goes with a hold; and a proof once found stays one.
         case AddFinalizer() | RemoveFinalizer() | ProbeGate() | HoldClaim() | EndHold() | AddGuard():
             return ()
+        # A name that is made of both object and device, and the UID of the rule, are enough.
+        case ReserveDevice() | EndReservation():
+            return ()
     assert_never(action)
 
 
@@ -177,7 +182,8 @@ def merge(snapshot: Snapshot, results: Mapping[Read, Result], now: datetime) -> 
                 slices += [s for s in _list(result) if isinstance(s, SliceRecord)]
             case ReadTaintRules():
                 rules = tuple(r for r in _list(result) if isinstance(r, TaintRuleRecord))
-                fresh = replace(fresh, taint_rules=rules)
+                ours = tuple(r for r in rules if r.reserved_by == snapshot.rollout.uid)
+                fresh = replace(fresh, taint_rules=rules, reservations=ours)
     own_uids = {c.uid for c in snapshot.claims.values()} | {c.uid for c in claims.values()}
     return replace(
         fresh,

@@ -16,6 +16,7 @@ from accelerator_rollout.decide.holds import held
 from accelerator_rollout.decide.openings import openings
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
 from accelerator_rollout.decide.reasons import Announcement
+from accelerator_rollout.decide.reservations import reservations
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.names import FINALIZER
 from accelerator_rollout.records import PodRecord
@@ -31,6 +32,7 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
     ours = driver is not None and snapshot.workload is not None and conflict(snapshot) is None
     held_back = any(held(c, rollout.uid) for c in snapshot.claims.values())
     held_back = held_back or any(map(guarded, (*snapshot.pods, *snapshot.former)))
+    held_back = held_back or bool(snapshot.reservations)
     if not ours and not held_back:
         return Plan((leave,), rollout.status, record_first=False, next_due=None)
     min_ready = snapshot.workload.min_ready_seconds if snapshot.workload else 0
@@ -48,6 +50,7 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
         left: tuple[Action, ...] = driver.let_go() if driver is not None and ours else ()
         return Plan((*left, leave), rollout.status, record_first=False, next_due=None)
     acts: tuple[Action, ...] = (*endings(snapshot, appraisals, late=late), *unguarded(snapshot, late=late))
+    acts += reservations(snapshot, ())
     if driver is not None and ours:
         # Deleted between a step and its lock: without the lock no gate of a Deployment opens.
         locks = tuple(a for a in driver.upkeep(may_move=True) if isinstance(a, PauseDeployment))

@@ -20,6 +20,7 @@ from accelerator_rollout.decide.actions import (
     AddFinalizer,
     AddGuard,
     EndHold,
+    EndReservation,
     EvictPod,
     HoldClaim,
     OpenGate,
@@ -27,6 +28,7 @@ from accelerator_rollout.decide.actions import (
     ProbeGate,
     RemoveFinalizer,
     RemoveGuard,
+    ReserveDevice,
     UnmanageDeployment,
     UnpauseDeployment,
 )
@@ -255,10 +257,12 @@ class _Case:
         if len(published) != 1:
             return "it is not published once"
         taints = list(published[0].taints)
+        ours = set() if wanted else {r.uid for r in self.snapshot.reservations}
         taints += [
             rule.taint
             for rule in self.snapshot.taint_rules
-            if rule.driver in ("", device.driver)
+            if rule.uid not in ours
+            and rule.driver in ("", device.driver)
             and rule.pool in ("", device.pool)
             and rule.device in ("", device.name)
         ]
@@ -639,6 +643,20 @@ def _own_objects_only(case: _Case) -> Iterator[Violation]:
                     yield Violation(Promise.OWN_OBJECTS_ONLY, text)
             case RemoveGuard(name, uid) if uid in case.former:
                 pass
+            case ReserveDevice():
+                device = Device(action.driver, action.pool, action.device)
+                left = {
+                    Device(d.driver, d.pool, d.device)
+                    for entry in case.plan.status.replacements
+                    for c in entry.claims
+                    for d in c.devices
+                }
+                if device not in left:
+                    text = f"device {device} is reserved, and no departed pod had it"
+                    yield Violation(Promise.OWN_OBJECTS_ONLY, text)
+            case EndReservation(name, uid):
+                if (name, uid) not in {(r.name, r.uid) for r in case.snapshot.reservations}:
+                    yield Violation(Promise.TAKE_BACK_OUR_OWN, f"taint rule {name} ({uid}) is not ours")
             case (
                 EvictPod(name, uid)
                 | OpenGate(name, uid, _, _, _)
@@ -945,6 +963,11 @@ def _left_behind(case: _Case, action: Action) -> Iterator[Violation]:
     if guarded:
         text = f"the finalizer goes while our guard is on {', '.join(sorted(guarded))}"
         yield Violation(Promise.TAKE_BACK_OUR_OWN, text)
+    if case.snapshot.reservations:
+        names = ", ".join(r.name for r in case.snapshot.reservations)
+        yield Violation(
+            Promise.TAKE_BACK_OUR_OWN, f"the finalizer goes while devices are reserved by {names}"
+        )
     workload = case.workload
     if workload is None or _conflict(case):
         return

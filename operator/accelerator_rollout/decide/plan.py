@@ -31,6 +31,8 @@ from accelerator_rollout.decide.holds import holds, told
 from accelerator_rollout.decide.openings import Openings, openings, waiting_pods
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan, StageTime
 from accelerator_rollout.decide.reasons import Announcement, Overdue, Refusal, Waiting
+from accelerator_rollout.decide.reservations import reservations
+from accelerator_rollout.decide.reservations import told as reservation_told
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.decide.stages import Standing, after_release
 from accelerator_rollout.decide.stranded import remembered
@@ -90,6 +92,7 @@ def _refused_only(snapshot: Snapshot, refused: Refused, now: datetime) -> Plan:
         stranded=(),
         findings=(),
         hold=None,
+        reservation=None,
     )
     told = conditions(rollout.status.conditions, picture, now)
     status = _with(rollout.status, observed_generation=rollout.generation, conditions=told)
@@ -164,7 +167,9 @@ class _Decision:
     def _holds(self) -> tuple[Action, ...]:
         # New ones first: what is about to be replaced is held before.
         taken: tuple[Action, ...] = (*endings(self.snapshot, self.appraisals), *unguarded(self.snapshot))
-        return (*guards(self.snapshot), *holds(self.snapshot), *taken)
+        kept = tuple(a for a in self.appraisals if not self._superfluous(a))
+        reserved = reservations(self.snapshot, kept)
+        return (*guards(self.snapshot), *holds(self.snapshot), *reserved, *taken)
 
     def _probe(self) -> tuple[Action, ...]:
         if self.workload is None or self.refused is not None or gate_unknown(self.snapshot) is None:
@@ -274,6 +279,7 @@ class _Decision:
             stranded=tuple(a for a in self.appraisals if a.stranded),
             findings=self._findings(),
             hold=told(self.snapshot),
+            reservation=reservation_told(self.snapshot),
         )
         return status.model_copy(update={"conditions": conditions(before.conditions, picture, self.now)})
 

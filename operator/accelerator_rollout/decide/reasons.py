@@ -95,6 +95,15 @@ class Holding(StrEnum):
     DISPUTED = "HoldDisputed"  # somebody else keeps taking our entry away
 
 
+class Reserving(StrEnum):
+    """Reasons of condition ReservationInForce."""
+
+    IN_FORCE = "ReservationPossible"
+    NOT_PERMITTED = "ReservationNotPermitted"
+    NOT_SUPPORTED = "ReservationNotSupported"
+    NOT_TOLERATED = "ReservationNotTolerated"  # by the workload's own claim template
+
+
 class Announcement(StrEnum):
     """Reasons of Events that are not also a condition's."""
 

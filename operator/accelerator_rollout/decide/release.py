@@ -5,7 +5,7 @@ Two questions: has the old holder let go, with proof (here); and could the succe
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -215,7 +215,13 @@ def _unavailable(replacement: Replacement, snapshot: Snapshot) -> Obstacle | Non
         for use in held.devices:
             device = Device(use.driver, use.pool, use.device)
             named = tuple(r for r in asked if r.name == use.request)
-            obstacle = obstacle_to(device, _pool(device, replacement, snapshot), named or asked)
+            pool = _pool(device, replacement, snapshot)
+            if (
+                not asked
+            ):  # whether a successor that has no claims yet tolerates our own taint is not its obstacle
+                ours = {rule.uid for rule in snapshot.reservations}
+                pool = replace(pool, rules=tuple(rule for rule in pool.rules if rule.uid not in ours))
+            obstacle = obstacle_to(device, pool, named or asked)
             if obstacle is not None:
                 return obstacle
     return None

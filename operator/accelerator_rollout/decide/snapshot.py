@@ -60,6 +60,14 @@ class HoldAbility(StrEnum):
     )
 
 
+class ReserveAbility(StrEnum):
+    """Whether devices can be reserved here."""
+
+    POSSIBLE = "Possible"
+    NOT_PERMITTED = "NotPermitted"  # the optional role is not installed
+    NOT_SUPPORTED = "NotSupported"  # the cluster serves no DeviceTaintRules
+
+
 @dataclass(frozen=True, slots=True)
 class Rival:
     """Another AcceleratorRollout that names the same workload. `adopted`: it carries our finalizer already."""
@@ -120,6 +128,8 @@ class Snapshot:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     former: tuple[PodRecord, ...] = ()
     hold: HoldAbility = HoldAbility.NOT_PERMITTED
+    reservations: tuple[TaintRuleRecord, ...] = ()  # taint rules of ours, for this object
+    reserve: ReserveAbility = ReserveAbility.NOT_PERMITTED
     disputed: frozenset[str] = frozenset()  # UIDs of claims whose hold somebody else keeps taking away
     revisions: tuple[RevisionRecord, ...] = ()  # of a DaemonSet, all it has
     policy_parks: bool = True  # the cluster serves the parking policy (1.36 and newer, installed)

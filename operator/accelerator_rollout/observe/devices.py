@@ -8,6 +8,7 @@ from sys import intern
 from typing import Any
 
 import accelerator_rollout.observe.fields as read
+from accelerator_rollout.names import RESERVED_BY_LABEL, RESERVED_IN_LABEL
 from accelerator_rollout.observe.fields import Raw, UnclearError
 from accelerator_rollout.observe.quantities import quantity
 from accelerator_rollout.records import (
@@ -228,6 +229,7 @@ def taint_rule(raw: Raw) -> TaintRuleRecord:
     """Return the record of a DeviceTaintRule."""
     meta, spec = read.mapping(raw, "metadata"), read.mapping(raw, "spec")
     selector, taint = read.mapping(spec, "deviceSelector"), _taint(read.mapping(spec, "taint"))
+    labels = read.mapping(meta, "labels")
     if (
         spec.get("deviceSelector") is None
     ):  # KEP-5055: without a selector it matches nothing, so it taints nothing
@@ -241,4 +243,6 @@ def taint_rule(raw: Raw) -> TaintRuleRecord:
         pool=read.text(selector, "pool"),
         device=read.text(selector, "device"),
         taint=taint,
+        reserved_by=read.text(labels, RESERVED_BY_LABEL),
+        reserved_in=read.text(labels, RESERVED_IN_LABEL),
     )

@@ -201,7 +201,8 @@ def _pod_claims(spec: Raw, status: Raw) -> tuple[PodClaim, ...]:
 def _pod_claim(entry: Raw, generated: Mapping[str, str]) -> PodClaim:
     name = intern(read.need(entry, "name"))
     if entry.get("resourceClaimTemplateName"):
-        return PodClaim(name, generated.get(name) or None, named=False)
+        template_name = intern(read.need(entry, "resourceClaimTemplateName"))
+        return PodClaim(name, generated.get(name) or None, named=False, template=template_name)
     # A source that we do not know names a claim that is not the pod's own, as far as we can tell.
     return PodClaim(name, read.text(entry, "resourceClaimName") or generated.get(name) or None, named=True)
 

@@ -54,6 +54,7 @@ def build(store: "Store", rollout: RolloutObject, now: datetime) -> Snapshot:
         holders=_holders(store, devices, pools),
         slices=slices,
         taint_rules=tuple(r for r in store.taint_rules if any(map(r.selects, devices))),
+        reservations=store.taint_rules.by("reserved", rollout.uid),
         nodes=nodes,
         budgets=tuple(_budgets(store, topic.namespace, workload, sets)),
         freshness=Freshness.UNREADABLE if unreadable and freshness is Freshness.FRESH else freshness,

@@ -60,6 +60,7 @@ _HISTORY: Final = (Kind.PODS, Kind.REPLICA_SETS, *OF_WORKLOAD.values())
 
 _GUARDED: Final = ""  # the key of all pods with our guard; the others are their namespaces
 _HELD: Final = "held"  # the one key of an index of claims that carry a hold, whosever
+_RESERVED: Final = "reserved"  # in the index of taint rules: all that are ours
 _GONE_REMEMBERED: Final = 20_000
 # Streams of different kinds run apart: a pod may be seen before its Deployment and before the AcceleratorRollout that
 # came with them. So a pod counts as unreferenced only after it has looked so for a while.
@@ -128,7 +129,9 @@ class Store:
             held=lambda c: {_HELD for entry in c.reserved_for if is_hold(entry)},
         )
         self.slices: Table[SliceRecord] = Table(pool=lambda s: ((s.driver, s.pool),))
-        self.taint_rules: Table[TaintRuleRecord] = Table()
+        self.taint_rules: Table[TaintRuleRecord] = Table(
+            reserved=lambda r: (r.reserved_by, _RESERVED) if r.reserved_by else ()
+        )
         self.nodes: Table[NodeRecord] = Table()
         self.budgets: Table[BudgetRecord] = Table(namespace=lambda b: (b.namespace,))
         self.deployments: Table[DeploymentRecord] = Table()
@@ -158,6 +161,7 @@ class Store:
         self._lost: dict[Kind, dict[str, Lost]] = {kind: {} for kind in Kind}
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._strays: dict[str, datetime] = {}
+        self._unreserved: dict[str, datetime] = {}
         self._ownerless: dict[tuple[str, str], datetime] = {}
         self._orphan_hold_wait = orphan_hold_wait
         self._believed_until: datetime | None = None
@@ -305,7 +309,9 @@ class Store:
             case SliceRecord():
                 return of(PoolTopic(record.driver, record.pool)) | self._using(record.driver, record.pool)
             case TaintRuleRecord():
-                return self.interests.under(record)
+                owner = self.rollouts.get(record.reserved_by)
+                owners = frozenset({Key(owner.namespace, owner.name)}) if owner is not None else NOBODY
+                return self.interests.under(record) | owners
             case NodeRecord():
                 return of(NodeTopic(record.name))
             case BudgetRecord():
@@ -424,6 +430,21 @@ class Store:
         pod = self.pods.get(claim.owner_pod_uid)
         beside = any(not is_hold(entry) for entry in claim.reserved_for)
         return _STRAY_AFTER if pod is not None and pod.live and beside else self._orphan_hold_wait
+
+    def ownerless_reservations(self) -> tuple[TaintRuleRecord, ...]:
+        """Return our taint rules whose AcceleratorRollout has been gone for some seconds; empty unless the store is fresh."""
+        now = self.now()
+        if self.freshness(now) is not Freshness.FRESH or self._lost[Kind.ROLLOUTS]:
+            self._unreserved.clear()
+            return ()
+        found = [
+            rule
+            for rule in self.taint_rules.by("reserved", _RESERVED)
+            if self.rollouts.get(rule.reserved_by) is None
+            and (not self._namespaces or rule.reserved_in in self._namespaces)
+        ]
+        self._unreserved = {rule.uid: self._unreserved.get(rule.uid, now) for rule in found}
+        return tuple(rule for rule in found if now - self._unreserved[rule.uid] >= _STRAY_AFTER)
 
     def _unclaimed(self, pod: PodRecord) -> bool:
         if self._namespaces and pod.namespace not in self._namespaces:

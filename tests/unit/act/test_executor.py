@@ -41,7 +41,7 @@ from accelerator_rollout.names import FINALIZER, GATE
 from accelerator_rollout.observe import project
 from accelerator_rollout.observe.devices import claim as parse_claim
 from accelerator_rollout.observe.kinds import Kind
-from accelerator_rollout.records import ClaimRecord
+from accelerator_rollout.records import ClaimRecord, Device, Taint
 from unit.observe import objects as o
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
@@ -121,6 +121,15 @@ class FakeCluster:
         if deallocate:
             self.objects[Kind.CLAIMS, claim.name]["status"] = {}
         return self._reserved(claim, lambda entries: [e for e in entries if e["uid"] != uid])
+
+    async def reserve_device(
+        self, device: Device, name: str, taint: Taint, labels: Mapping[str, str]
+    ) -> dict[str, Any]:
+        self._called(f"reserve {device}")
+        return o.taint_rule(name, selector={"driver": device.driver})
+
+    async def end_reservation(self, name: str, uid: str) -> None:
+        self._called(f"end reservation {name}")
 
     def _reserved(self, claim: ClaimRecord, change: Callable[[list[Any]], list[Any]]) -> dict[str, Any]:
         raw = self._written(Kind.CLAIMS, claim.name)

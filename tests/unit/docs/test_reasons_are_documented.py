@@ -14,6 +14,7 @@ from accelerator_rollout.decide.reasons import (
     NotFree,
     Overdue,
     Refusal,
+    Reserving,
     Settled,
     Waiting,
 )
@@ -31,6 +32,7 @@ CODE: tuple[type[StrEnum], ...] = (
     Proof,
     Announcement,
     Holding,
+    Reserving,
     ConditionType,
 )
 ELSEWHERE = {"SpecUnreadable"}  # written without a decision, as the object could not be read

@@ -24,7 +24,7 @@ def test_a_running_pod() -> None:
     assert (record.namespace, record.name, record.uid, record.node) == ("team", "a", "uid-a", "node-1")
     assert record.owner == Owner("ReplicaSet", "web-1", "uid-web-1")
     assert record.created == datetime(2026, 1, 31, 12, tzinfo=UTC)
-    assert record.claims == (PodClaim("lpu", "a-lpu-x", named=False),)
+    assert record.claims == (PodClaim("lpu", "a-lpu-x", named=False, template="lpu"),)
     assert record.grace_seconds == 120
     assert record.live
     assert record.bound
@@ -127,7 +127,7 @@ def test_claims_of_a_pod_by_name_by_template_and_for_extended_resources() -> Non
     raw["spec"]["resourceClaims"].append({"name": "new", "someLaterSource": "x"})
     record = p.pod(raw)
     assert record.claims == (
-        PodClaim("lpu", None, named=False),
+        PodClaim("lpu", None, named=False, template="lpu"),
         PodClaim("shared", "shared-lpu", named=True),
         PodClaim("new", None, named=True),
     )
