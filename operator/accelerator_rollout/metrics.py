@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from accelerator_rollout import __version__
 from accelerator_rollout.decide.actions import Action, EvictPod
 from accelerator_rollout.decide.outcome import Plan
+from accelerator_rollout.decide.reasons import NotFree
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.observe.interests import Key
 
@@ -41,6 +42,12 @@ class Metrics:
         self._flying = Gauge(
             f"{PREFIX}_replacements_in_flight",
             "Departed pods without a healthy successor.",
+            where,
+            registry=reg,
+        )
+        self._unproven = Gauge(
+            f"{PREFIX}_unproven_releases",
+            "Departed pods of whose devices nothing proves yet that the node let go.",
             where,
             registry=reg,
         )
@@ -132,6 +139,8 @@ class Metrics:
         for state, count in zip(_STATES, counts, strict=True):
             self._replicas.labels(*key, state).set(count)
         self._flying.labels(*key).set(len(status.replacements))
+        unproven = sum(r.reason == NotFree.RELEASE_UNPROVEN for r in status.replacements)
+        self._unproven.labels(*key).set(unproven)
         now = {(c.type, c.reason) for c in status.conditions}
         for gone in self._shown.get(key, set()) - now:
             self._conditions.remove(*key, *gone)
@@ -146,6 +155,7 @@ class Metrics:
             return
         self._rollouts.remove(*key, *workload)
         self._flying.remove(*key)
+        self._unproven.remove(*key)
         for state in _STATES:
             self._replicas.remove(*key, state)
         for shown in self._shown.pop(key, set()):

@@ -173,6 +173,7 @@ class DeviceUse:
         tuple[str, Decimal], ...
     ] = ()  # capacity of a shared device that the result draws (KEP-5075)
     request: str = ""  # name of the claim's request, "request/subrequest" where it had alternatives
+    binding: tuple[str, ...] = ()  # conditions that must come true before the pod is bound (KEP-5007)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,15 +39,22 @@ def refusal(snapshot: Snapshot, driver: Driver | None) -> Refused | None:
         )
     template = snapshot.workload.template
     what = f"{ref.kind} {ref.name}"
-    return driver.refusal() or _claims(template, what) or _gates(template, what, snapshot) or _hold(snapshot)
+    return (
+        driver.refusal()
+        or _claims(template, what, snapshot)
+        or _gates(template, what, snapshot)
+        or _hold(snapshot)
+    )
 
 
-def _claims(template: Template, what: str) -> Refused | None:
-    if not template.claims:
+def _claims(template: Template, what: str, snapshot: Snapshot) -> Refused | None:
+    # That an extended resource is served by DRA shows in the pods alone: the scheduler makes the claim (KEP-5004).
+    if not template.claims and not any(p.extended_claim for p in snapshot.pods):
         return Refused(
             Refusal.NO_DEVICE_CLAIMS,
             f"the pod template of {what} has no resourceClaims: there are no devices whose release could be proven. "
-            "Ask for devices by a ResourceClaimTemplate, or leave the update to the workload's own controller",
+            "Ask for devices by a ResourceClaimTemplate, or leave the update to the workload's own controller. (Extended "
+            "resources that a DeviceClass names count as soon as a pod has them.)",
         )
     named = next((c for c in template.claims if c.named), None)
     if named is not None:

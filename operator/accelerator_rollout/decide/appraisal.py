@@ -63,6 +63,7 @@ def appraise(entry: Replacement, snapshot: Snapshot, min_ready_seconds: int, now
     standing = (before_release(verdict) if verdict else None) or after_release(
         successor, min_ready_seconds, now
     )
+    standing = _unbound(standing, successor, snapshot)
     standing = _unprepared(standing, entry, successor, snapshot, now)
     taken = lost(entry, snapshot) if opened and standing.reason == Waiting.AWAITING_SCHEDULER else None
     if taken is not None:
@@ -72,6 +73,22 @@ def appraise(entry: Replacement, snapshot: Snapshot, min_ready_seconds: int, now
         entry = entry.model_copy(update={"proof": verdict.proof, "released_at": released})
     aground = verdict is not None and verdict.proof is None and stranded(entry, snapshot)
     return Appraisal(entry, standing, verdict, successor, left=True, lost=taken, stranded=aground)
+
+
+def _unbound(standing: Standing, successor: PodRecord | None, snapshot: Snapshot) -> Standing:
+    """Return the standing of a successor that has its devices, and that the scheduler binds once they are attached."""
+    if successor is None or standing.reason != Waiting.AWAITING_SCHEDULER:
+        return standing
+    own = [c for c in snapshot.claims.values() if c.owner_pod_uid == successor.uid]
+    awaited = sorted({name for c in own for use in c.uses or () for name in use.binding})
+    if not awaited or any(c.uses is None for c in own):
+        return standing
+    return replace(
+        standing,
+        reason=Waiting.AWAITING_BINDING,
+        message=f"pod {successor.name} has its devices, and is not bound before they say {', '.join(awaited)}: see "
+        f"status.devices of ResourceClaim {own[0].name}, which their driver writes",
+    )
 
 
 def _unprepared(

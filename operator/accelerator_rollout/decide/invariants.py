@@ -201,7 +201,7 @@ class _Case:
         return pod.bound or any(c.uses is not None for c in self._own_claims(pod))
 
     def _own_claims(self, pod: PodRecord) -> Iterator[ClaimRecord]:
-        names = {c.claim_name for c in pod.claims}
+        names = {c.claim_name for c in pod.claims} | {pod.extended_claim}
         for claim in self.snapshot.claims.values():
             if claim.name in names and claim.owner_pod_uid in ("", pod.uid):
                 yield claim
@@ -224,6 +224,9 @@ class _Case:
 
     def not_allocatable(self, departure: _Departure, successor: str) -> str:
         """Return why the scheduler could not give the devices to a successor, or nothing."""
+        node = self.node_of(departure)
+        if node and node not in self.snapshot.nodes and self.rollout.spec.release.placement is Placement.ANY:
+            return ""  # gone for good, and others will do
         own = {c.uid for c in departure.claims}
         wanted = [
             r for c in self.snapshot.claims.values() if c.owner_pod_uid == successor for r in c.requests
@@ -832,7 +835,8 @@ def _forbidden(case: _Case) -> Iterable[tuple[bool, str]]:
     if workload is None:
         return
     yield workload.observed_generation < workload.generation, "its controller is behind"
-    yield not workload.template.claims, "its pods have no claims"
+    extended = any(p.extended_claim for p in case.snapshot.pods)
+    yield not workload.template.claims and not extended, "its pods have no claims"
     yield any(c.named for c in workload.template.claims), "its pods share a named claim"
     yield not _gated_source(case, workload.template), "nothing says that its pods are gated"
     match workload:

@@ -64,6 +64,9 @@ class Waiting(StrEnum):
     AWAITING_REPLACEMENT = "AwaitingReplacement"  # its controller has not made the successor
     WAITING_FOR_ADMISSION = "WaitingForAdmission"  # only gates of others are left
     AWAITING_SCHEDULER = "AwaitingScheduler"
+    AWAITING_BINDING = (
+        "AwaitingBindingConditions"  # allocated, and not bound before its devices say that they are there
+    )
     AWAITING_NODE = "AwaitingNode"  # bound, containers not started
     PREPARE_FAILED = "PrepareFailed"  # bound for long, and the node has not begun to start containers
     AWAITING_READINESS = "AwaitingReadiness"

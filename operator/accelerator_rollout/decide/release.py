@@ -209,7 +209,12 @@ def _by(claim: ClaimRecord) -> str:
 
 
 def _unavailable(replacement: Replacement, snapshot: Snapshot) -> Obstacle | None:
-    """Return what keeps the successor's claims from the devices."""
+    """Return what keeps the successor's claims from the devices; nothing where they went with their node for good.
+
+    They were let go before: the successor takes others then, or (pinned to the node) waits for the node.
+    """
+    if replacement.node_name and replacement.node_name not in snapshot.nodes:
+        return None
     asked = _requests(replacement, snapshot)
     for held in replacement.claims:
         for use in held.devices:
@@ -239,6 +244,7 @@ def _pool(device: Device, replacement: Replacement, snapshot: Snapshot) -> Pool:
     The workload's own pods swap devices when two of them left: S3 counts whoever holds one, and another is free then.
     Waiting for the sibling that was quicker would be for ever.
     """
+    local = all(s.node for s in snapshot.slices if (s.driver, s.pool) == (device.driver, device.pool))
     own = {c.uid for c in replacement.claims}
     siblings = {p.uid for p in snapshot.pods}
     beside = {
@@ -248,7 +254,9 @@ def _pool(device: Device, replacement: Replacement, snapshot: Snapshot) -> Pool:
         for claim in claims
         if claim.uid not in own and claim.owner_pod_uid not in siblings
     }
-    return pool_of(device, snapshot, beside.values())
+    pool = pool_of(device, snapshot, beside.values())
+    # The snapshot has every node that a slice names, and not those that a selector would find.
+    return replace(pool, nodes=tuple(snapshot.nodes.values())) if local else pool
 
 
 def pool_of(device: Device, snapshot: Snapshot, claims: Iterable[ClaimRecord] = ()) -> Pool:

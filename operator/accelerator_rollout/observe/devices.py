@@ -78,6 +78,7 @@ def _uses(status: Raw) -> tuple[DeviceUse, ...] | None:
             share_id=read.text(result, "shareID"),
             consumed=_amounts(read.mapping(result, "consumedCapacity")),
             request=intern(read.text(result, "request")),
+            binding=read.texts(result, "bindingConditions"),
         )
         for result in results
     )

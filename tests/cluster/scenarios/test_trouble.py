@@ -75,6 +75,21 @@ async def test_labels_patched_by_others_in_mid_step_cost_no_pod(
     world.assert_promises()
 
 
+async def test_a_node_that_is_removed_after_its_pod_has_ended_keeps_nobody_waiting(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    world = await make_world(Shape(kind, replicas=1), devices=(1, 1))
+    await world.settle_in(spec={"release": {"settleSeconds": 3}})
+    (old,) = await world.pods()
+    await world.set_image(NEWER)
+    await world.until_stage("Settling")
+    await world.nodes.node_of(old).remove()
+    await world.until_ready(image=NEWER)
+    (new,) = await world.pods()
+    assert new["spec"]["nodeName"] != old["spec"]["nodeName"]
+    world.assert_promises()
+
+
 async def test_a_stranger_takes_the_device_and_nothing_more_goes_down(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:

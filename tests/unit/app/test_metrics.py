@@ -1,5 +1,6 @@
 """Series tell of objects and never of pods, and go away with their object."""
 
+from dataclasses import replace
 from typing import Any
 
 from accelerator_rollout.api.conditions import ConditionStatus, ConditionType, set_condition
@@ -112,3 +113,18 @@ def test_what_somebody_else_counts_is_a_counter() -> None:
     text = metrics.text().decode()
     assert "# TYPE accelerator_rollout_found_out_total counter" in text
     assert "accelerator_rollout_found_out_total 5.0" in text
+
+
+def test_releases_that_nothing_proves_are_counted_while_they_last() -> None:
+    metrics = Metrics()
+    gone = project.rollout(
+        o.rollout("web", status={"replacements": [o.replacement("a", claim_name="c", device="d")]})
+    )
+    assert isinstance(gone, RolloutObject)
+    unproven = gone.status.replacements[0].model_copy(update={"reason": "ReleaseUnproven"})
+    decided = plan()
+    told = decided.status.model_copy(update={"replacements": (unproven,)})
+    metrics.decided(snapshot("web"), replace(decided, status=told), 0.01)
+    assert 'accelerator_rollout_unproven_releases{name="web",namespace="team"} 1.0' in series(metrics)
+    metrics.decided(snapshot("web"), decided, 0.01)
+    assert 'accelerator_rollout_unproven_releases{name="web",namespace="team"} 0.0' in series(metrics)

@@ -11,7 +11,7 @@ from accelerator_rollout.decide.reasons import Refusal
 from accelerator_rollout.decide.snapshot import GateProbe, GateSource, Rival
 from accelerator_rollout.names import GATE_LABEL, GATE_LABEL_VALUE
 from accelerator_rollout.records import PodClaim
-from builders import NEW, World, at, running, template
+from builders import NEW, World, at, of_type, running, template
 
 D, S = "Deployment", "StatefulSet"
 BY_LABEL = template(gates=(), labels={GATE_LABEL: GATE_LABEL_VALUE})
@@ -113,3 +113,11 @@ def test_of_two_objects_of_one_age_the_one_that_has_begun_goes_on_and_then_the_u
     assert world.actions() == ()
     world.rivals = [replace(world.rivals[0], uid="z")]
     assert world.actions() != ()
+
+
+def test_extended_resources_count_as_soon_as_a_pod_has_them() -> None:
+    """KEP-5004: the scheduler makes the claim, and only the pod's status names it."""
+    world = running(S, template=template(claims=()))
+    for name in ("worker-0", "worker-1", "worker-2"):
+        world.change(name, claims=(), extended_claim=f"{name}-device")
+    assert of_type(world.actions(), EvictPod)

@@ -5,7 +5,7 @@ from accelerator_rollout.api.models import Proof, Stage
 from accelerator_rollout.decide.actions import EvictPod
 from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.reasons import Waiting
-from accelerator_rollout.records import Phase
+from accelerator_rollout.records import DeviceUse, Phase
 from builders import NEW, NOW, World, at, claim_of, device, entry, gated_pod, of_type, pod, running
 
 
@@ -87,3 +87,15 @@ def test_a_node_that_does_not_begin_to_start_a_pod_is_named_with_the_devices() -
     world.change("worker-2", sandboxed=True)  # devices are prepared: the image takes its time
     (told,) = world.plan(at(1)).status.replacements
     assert told.reason == "ContainerCreating"
+
+
+def test_devices_that_are_being_attached_are_not_the_schedulers_fault() -> None:
+    """KEP-5007: allocated, and bound only once their conditions are true."""
+    world = opened_world()
+    waiting = world.named("worker-1")
+    uses = (DeviceUse(device(1), binding=("attached", "ready")),)
+    world.claims["q-worker-1-device"] = claim_of(waiting, device(1), uses=uses)
+    (told,) = world.plan().status.replacements
+    assert told.reason == Waiting.AWAITING_BINDING
+    assert "attached, ready" in told.message
+    assert "q-worker-1-device" in told.message

@@ -12,11 +12,14 @@ from accelerator_rollout.api.models import Replacement, Stage
 from accelerator_rollout.decide.reasons import NotFree
 from accelerator_rollout.decide.release import Verdict, judge
 from accelerator_rollout.records import (
+    Access,
     Capacity,
     Counter,
     Device,
     DeviceUse,
+    NodeTerm,
     PublishedDevice,
+    SelectorTerm,
     Taint,
     TaintRuleRecord,
 )
@@ -177,6 +180,10 @@ def _held(world: World) -> None:
     world.claims["worker-1-device"] = claim_of(pod("worker-1"), device(1), reserved_for=(OUR_HOLD,))
 
 
+def _node_gone(world: World) -> None:
+    world.slices[1] = pool(1, access=Access(node="node-9"))
+
+
 REFUSALS: list[tuple[Callable[[World], None], NotFree, str]] = [
     (_terminating, NotFree.POD_TERMINATING, "pod worker-1"),
     (_stuck, NotFree.TERMINATION_STUCK, "node-1"),
@@ -204,6 +211,7 @@ REFUSALS: list[tuple[Callable[[World], None], NotFree, str]] = [
     (_drawn_by_a_sibling, NotFree.PARTITION_HELD, "counter slots of set card"),
     (_shared_and_full, NotFree.CAPACITY_HELD, "capacity memory"),
     (_held, NotFree.HOLD_ENDING, "our hold"),
+    (_node_gone, NotFree.DEVICE_UNREACHABLE, "device lpu.example.com/node-1/dev-1"),
     (_settling, NotFree.SETTLING, "settleSeconds (5 s)"),
 ]
 
@@ -219,8 +227,23 @@ def test_each_no_names_what_it_hangs_on(change: Callable[[World], None], reason:
 
 
 def test_every_cause_is_tried_here() -> None:
-    # Where a device can be reached from is asked by the scheduler's own measure alone (test_allocatable).
-    assert {reason for _, reason, _ in REFUSALS} == set(NotFree) - {NotFree.DEVICE_UNREACHABLE}
+    assert {reason for _, reason, _ in REFUSALS} == set(NotFree)
+
+
+def test_devices_that_went_with_their_node_keep_nobody_waiting() -> None:
+    """Drained in order, and removed: an autoscaler's everyday work."""
+    world = released_world()
+    del world.nodes["node-1"]
+    del world.slices[1]
+    assert verdict(world).released
+    _unproven(world)
+    assert not verdict(world).released
+
+
+def test_where_a_device_of_a_selector_can_be_reached_from_is_the_schedulers_business() -> None:
+    world = released_world()
+    world.slices[1] = pool(1, access=Access(terms=(NodeTerm((SelectorTerm("zone", "In", ("a",)),)),)))
+    assert verdict(world).obstacle is None
 
 
 @pytest.mark.parametrize(
