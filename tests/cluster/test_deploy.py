@@ -21,6 +21,7 @@ from lab.install import BASE, Account, manifests
 from lab.resources import (
     ACCELERATOR_ROLLOUTS,
     DEPLOYMENTS,
+    DEVICE_TAINT_RULES,
     PODS,
     REPLICA_SETS,
     RESOURCE_CLAIMS,
@@ -413,13 +414,15 @@ NEEDED: Final = {
     ("apps", "deployments"): (*READ, "patch"),
     ("apps", "replicasets"): READ,
     ("apps", "statefulsets"): READ,
+    ("apps", "daemonsets"): READ,
+    ("apps", "controllerrevisions"): READ,
     ("policy", "poddisruptionbudgets"): READ,
     ("resource.k8s.io", "resourceclaims"): READ,
     # The optional role; `binding` is no resource that is served, only one that is asked for.
     ("resource.k8s.io", "resourceclaims/status"): ("patch",),
     ("resource.k8s.io", "resourceclaims/binding"): ("patch",),
     ("resource.k8s.io", "resourceslices"): READ,
-    ("resource.k8s.io", "devicetaintrules"): READ,
+    ("resource.k8s.io", "devicetaintrules"): (*READ, "create", "delete"),  # the other optional role
     (names.GROUP, names.PLURAL): (*READ, "patch", "update"),
     (names.GROUP, f"{names.PLURAL}/status"): ("patch", "update"),
     (names.GROUP, f"{names.PLURAL}/finalizers"): ("patch", "update"),
@@ -626,6 +629,41 @@ async def test_the_operator_holds_a_claim_and_changes_nothing_else_of_it(
     assert "cannot patch" in await refusal(
         operator.patch(RESOURCE_CLAIMS, "llm", {"metadata": {"labels": {"note": "x"}}}, namespace)
     )
+
+
+async def test_the_operator_reserves_one_device_with_its_own_taint(
+    admin: Api, operator: Api, namespace: str
+) -> None:
+    one = {"driver": "x.example.dev", "pool": "p", "device": "d"}
+    ours = {"key": names.RESERVED_TAINT, "value": "llm", "effect": "NoSchedule"}
+    label = {names.RESERVED_BY_LABEL: "of-ours"}
+
+    def rule(selector: Object | None, taint: Object, labels: Object) -> Object:
+        meta = {"name": namespace, "labels": labels}
+        return {"metadata": meta, "spec": {"deviceSelector": selector, "taint": taint}}
+
+    async def create(by: Api, body: Object) -> Object:
+        return await by.request("POST", DEVICE_TAINT_RULES.path(), body=body)
+
+    for selector, taint, labels, words in (
+        (one, ours | {"effect": "NoExecute"}, label, "with effect NoSchedule"),
+        (one, ours | {"key": "example.com/other"}, label, "own label and taint"),
+        (one, ours, {}, "own label and taint"),
+        ({"driver": "x.example.dev"}, ours, label, "about one device"),
+        (None, ours, label, "about one device"),
+    ):
+        assert words in await refusal(create(operator, rule(selector, taint, labels)))
+    try:
+        await create(admin, rule(one, ours, {}))
+        assert "own label and taint" in await refusal(operator.delete(DEVICE_TAINT_RULES, namespace))
+        await admin.delete(DEVICE_TAINT_RULES, namespace)
+        await create(operator, rule(one, ours, label))
+        assert "cannot patch" in await refusal(
+            operator.patch(DEVICE_TAINT_RULES, namespace, {"metadata": {"labels": {"note": "x"}}})
+        )
+        await operator.delete(DEVICE_TAINT_RULES, namespace)
+    finally:
+        await admin.delete_if_there(DEVICE_TAINT_RULES, namespace)
 
 
 async def test_the_limits_bind_the_operator_alone(admin: Api, account: Account, namespace: str) -> None:

@@ -62,6 +62,7 @@ class Shape:
     unavailable: int = 1
     strategy: str = ""  # another than the one we drive
     named_claim: str = ""
+    extended: bool = False  # ask by an extended resource that the DeviceClass names, and by no claim
     tolerates: str = ""  # the value of our taint that the claim template tolerates
     hold: str = "Never"  # spec.release.hold: the cluster would let us
 
@@ -150,11 +151,14 @@ class World:
 
     def _class(self) -> Object:
         expression = f"device.driver == '{self.device_class}'"
+        spec: dict[str, Any] = {"selectors": [{"cel": {"expression": expression}}]}
+        if self.shape.extended:
+            spec["extendedResourceName"] = f"{self.device_class}/lpu"
         return {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "DeviceClass",
             "metadata": {"name": self.device_class},
-            "spec": {"selectors": [{"cel": {"expression": expression}}]},
+            "spec": spec,
         }
 
     def _claim_template(self, name: str = "") -> Object:
@@ -176,12 +180,16 @@ class World:
             if self.shape.named_claim
             else {"resourceClaimTemplateName": f"{self.name}-devices"}
         )
-        container = {"name": "model", "image": image, "resources": {"claims": [{"name": "device"}]}}
-        return {
+        container: dict[str, Any] = {"name": "model", "image": image}
+        spec: dict[str, Any] = {
             "terminationGracePeriodSeconds": self.shape.grace,
             "containers": [container],
-            "resourceClaims": [{"name": "device", **claim}],
         }
+        if self.shape.extended:
+            container["resources"] = {"limits": {f"{self.device_class}/lpu": "1"}}
+            return spec
+        container["resources"] = {"claims": [{"name": "device"}]}
+        return spec | {"resourceClaims": [{"name": "device", **claim}]}
 
     def _workload(self) -> Object:
         shape = self.shape

@@ -25,6 +25,20 @@ async def test_a_new_image_replaces_every_pod_once(
         assert not spec.get("paused"), "at rest a Deployment is not paused"
 
 
+async def test_devices_asked_for_by_an_extended_resource_alone(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    """KEP-5004: the scheduler makes the claim, and it stands in the pod's status only."""
+    shape = Shape(kind, replicas=2, extended=True, hold="Auto", faults={"unprepare_seconds": 0.5})
+    world = await make_world(shape, devices=(2,))
+    await world.settle_in()
+    assert len(await world.claims()) == 2
+    await world.set_image(NEWER)
+    await world.until_ready(image=NEWER)
+    assert len(world.deletions()) == 2
+    world.assert_promises()
+
+
 async def test_a1_one_device_and_slow_unprepare(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
