@@ -25,6 +25,7 @@ from accelerator_rollout.decide.invariants import violations
 from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.plan import plan
 from accelerator_rollout.decide.snapshot import (
+    CheckRun,
     Freshness,
     GateProbe,
     HoldAbility,
@@ -347,6 +348,8 @@ class World:
     watched_since: datetime | None = field(default_factory=lambda: at(-600))
     probe: GateProbe | None = None
     policy_parks: bool = True
+    checked: dict[str, CheckRun] = field(default_factory=dict)
+    bad_checks: dict[str, str] = field(default_factory=dict)
     revisions: list[RevisionRecord] = field(default_factory=list)
     former: list[PodRecord] = field(default_factory=list)
     ability: HoldAbility = HoldAbility.NOT_PERMITTED
@@ -478,6 +481,8 @@ class World:
             revisions=tuple(self.revisions),
             hold=self.ability,
             reserve=self.reserve,
+            checked=dict(self.checked),
+            bad_checks=dict(self.bad_checks),
             reservations=tuple(r for r in self.rules if r.reserved_by == f"arol-{NAME}"),
             disputed=self.disputed,
         )

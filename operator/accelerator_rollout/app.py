@@ -14,6 +14,7 @@ from aiohttp import web
 
 from accelerator_rollout import __version__
 from accelerator_rollout.act.abilities import Abilities
+from accelerator_rollout.act.checks import problems
 from accelerator_rollout.act.client import ApiClient, Raw
 from accelerator_rollout.act.confirming import Confirming
 from accelerator_rollout.act.events import Events
@@ -95,6 +96,7 @@ class Operator:
             policy_parks=lambda: self.parking.present,
             hold=lambda: self.abilities.hold,
             reserve=lambda: self.abilities.reserve,
+            bad_checks=lambda rollout: problems(rollout.spec.release.checks),
             workers=settings.workers,
         )
         self._gauges()

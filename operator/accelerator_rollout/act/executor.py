@@ -23,11 +23,12 @@ second one gets a conflict and decides anew.
 """
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol, assert_never
 
+from accelerator_rollout.act.checks import run_checks
 from accelerator_rollout.act.client import Client, Raw
 from accelerator_rollout.act.confirming import Confirming
 from accelerator_rollout.act.events import Events, Subject
@@ -49,6 +50,7 @@ from accelerator_rollout.decide.actions import (
     RemoveFinalizer,
     RemoveGuard,
     ReserveDevice,
+    RunChecks,
     UnmanageDeployment,
     UnpauseDeployment,
 )
@@ -57,7 +59,7 @@ from accelerator_rollout.decide.outcome import EventType, Notice, Plan
 from accelerator_rollout.decide.patience import AT_MOST, patience
 from accelerator_rollout.decide.reasons import Announcement
 from accelerator_rollout.decide.reservations import rule_name, taint_of
-from accelerator_rollout.decide.snapshot import GateProbe, GateSource, Refused, Snapshot
+from accelerator_rollout.decide.snapshot import CheckRun, GateProbe, GateSource, Refused, Snapshot
 from accelerator_rollout.errors import (
     ActError,
     ConflictError,
@@ -122,6 +124,7 @@ class Outcome:
     moved: bool = False
     refused: Refused | None = None
     probe: GateProbe | None = None
+    checked: Mapping[str, CheckRun] = field(default_factory=dict)  # by id of the replacement
     held: tuple[str, ...] = ()  # UIDs of claims that were held
     stored: bool = True  # the status in the cluster is the plan's
     patience: float = 0.0  # what the plan's status has, if it is not stored
@@ -213,7 +216,7 @@ class Executor:
 
     async def _act(self, action: Action, snapshot: Snapshot, outcome: Outcome) -> tuple[Snapshot, Outcome]:
         fresh = snapshot
-        if not isinstance(action, AddFinalizer | RemoveFinalizer | ProbeGate):
+        if not isinstance(action, AddFinalizer | RemoveFinalizer | ProbeGate | RunChecks):
             reads = await self._confirming.read(action, snapshot)
             now = self._clock()
             fresh = merge(snapshot, reads, now)
@@ -227,6 +230,10 @@ class Executor:
         elif isinstance(action, ProbeGate):
             probe = await self._probe(fresh, action.template_digest)
             outcome = replace(outcome, probe=probe, again=True)
+        elif isinstance(action, RunChecks):
+            run = await self._check(fresh, action.replacement_id)
+            news = {action.replacement_id: run} if run is not None else {}
+            outcome = replace(outcome, checked={**outcome.checked, **news}, again=True)
         else:
             await self._send(action, fresh)
             if isinstance(action, HoldClaim):
@@ -337,6 +344,22 @@ class Executor:
         )
         self._watched(Kind.ROLLOUTS, raw)
         return replace(snapshot, rollout=self._own(snapshot, raw))
+
+    async def _check(self, fresh: Snapshot, replacement_id: str) -> CheckRun | None:
+        """Ask the checks about the devices of a departed pod; what cannot be read is not true.
+
+        None if the status does not tell of the departure yet, as the next decision's will.
+        """
+        rollout = fresh.rollout
+        entry = next((r for r in rollout.status.replacements if r.id == replacement_id), None)
+        if entry is None:
+            return None
+        checks = rollout.spec.release.checks
+        try:
+            failures = await run_checks(self._client, checks, entry, rollout.namespace)
+        except ActError as error:
+            failures = (f"the checks could not be made: {error}",)
+        return CheckRun(rollout.generation, self._clock(), failures)
 
     async def _probe(self, fresh: Snapshot, digest: str) -> GateProbe:
         """Find out whether a pod of the workload's template comes back with our gate."""

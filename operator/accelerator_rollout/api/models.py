@@ -35,6 +35,7 @@ from accelerator_rollout.api.base import (
 )
 from accelerator_rollout.api.conditions import Condition
 
+MAX_CHECKS: Final = 8
 MAX_REPLACEMENTS: Final = 100  # in flight at once
 MAX_CLAIMS: Final = 64  # of one pod
 MAX_DEVICES: Final = 32  # of one claim, as resource.k8s.io bounds an allocation
@@ -177,6 +178,21 @@ class Unproven(_SpecPart):
     """
 
 
+class Check(_SpecPart):
+    """A condition that devices have to meet, beyond being free, before a successor may have them."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """What to call it in messages; each check of an object has a name of its own."""
+
+    cel: Annotated[str, Field(min_length=1, max_length=1024)]
+    """A CEL expression that must be true of each device.
+
+    `device` has driver, pool, name, node, attributes (by name), capacity (by name, as numbers) and taints (key, value,
+    effect) as its ResourceSlice publishes them; `conditions` are those of the departed pod's claim for the device, in
+    a list (type, status, reason, message), empty once the claim is gone.
+    """
+
+
 class Release(_SpecPart):
     """When the devices of a departed pod count as free, and how long that may take."""
 
@@ -228,6 +244,19 @@ class Release(_SpecPart):
 
     They count from the moment at which the devices are free and allocatable, and anew if that is interrupted. No
     gate of the workload opens meanwhile.
+    """
+
+    checks: Annotated[
+        tuple[Check, ...],
+        Field(
+            max_length=MAX_CHECKS,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = ()
+    """What else has to be true of the devices before a successor may have them, e.g. the driver's own word on health.
+
+    Asked after the proof (and settleSeconds), and again every 10 seconds while one fails; the hold stays meanwhile. What
+    cannot be evaluated is not true.
     """
 
     @model_validator(mode="after")

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -18,6 +18,7 @@ from accelerator_rollout.decide.holds import held
 from accelerator_rollout.decide.outcome import Notice, Plan
 from accelerator_rollout.decide.patience import AT_MOST
 from accelerator_rollout.decide.snapshot import (
+    CheckRun,
     GateProbe,
     GateSource,
     HoldAbility,
@@ -79,6 +80,7 @@ class _Memory:
     refused: tuple[Refused, ...] = ()
     probe: GateProbe | None = None
     probed_at: datetime | None = None
+    checked: dict[str, CheckRun] = field(default_factory=dict)  # by id of the replacement
     holds: Counter[str] = field(default_factory=Counter)  # per claim UID: how often we held it
 
     def disputed(self, snapshot: Snapshot) -> frozenset[str]:
@@ -105,11 +107,13 @@ class Loop:
         policy_parks: Callable[[], bool] = lambda: True,
         hold: Callable[[], HoldAbility] = lambda: HoldAbility.NOT_PERMITTED,
         reserve: Callable[[], ReserveAbility] = lambda: ReserveAbility.NOT_PERMITTED,
+        bad_checks: Callable[[RolloutObject], Mapping[str, str]] = lambda _rollout: {},
         workers: int = 4,
     ) -> None:
         self._store, self._queue, self._executor, self._reporter = store, queue, executor, reporter
         self._told, self._clock, self._planner, self._workers = told, clock, planner, workers
         self._policy_parks, self._hold, self._reserve = policy_parks, hold, reserve
+        self._bad_checks = bad_checks
         self._memory: dict[Key, _Memory] = {}
         self._since: dict[Key, float] = {}
 
@@ -178,6 +182,8 @@ class Loop:
             hold=self._hold(),
             reserve=self._reserve(),
             disputed=memory.disputed(snapshot),
+            checked=dict(memory.checked),
+            bad_checks=self._bad_checks(snapshot.rollout),
         )
         backlog = self._backlog(memory, snapshot.rollout)
         if memory.untold is not None:
@@ -203,6 +209,10 @@ class Loop:
         elif outcome.stored:
             memory.untold = None
         memory.holds.update(outcome.held)
+        there = {r.id for r in plan.status.replacements}
+        memory.checked = {
+            id_: run for id_, run in {**memory.checked, **outcome.checked}.items() if id_ in there
+        }
         if outcome.refused is not None:
             memory.refused = (outcome.refused,)
         if outcome.probe is not None:

@@ -143,6 +143,13 @@ class EndReservation:
 
 
 @dataclass(frozen=True, slots=True)
+class RunChecks:
+    """Ask spec.release.checks about the devices of a departed pod."""
+
+    replacement_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeGate:
     """Create a pod of the workload's template by dry run, to learn whether the admission policy gates it."""
 
@@ -165,5 +172,6 @@ Action = (
     | RemoveGuard
     | ReserveDevice
     | EndReservation
+    | RunChecks
     | ProbeGate
 )

@@ -44,6 +44,7 @@ def refusal(snapshot: Snapshot, driver: Driver | None) -> Refused | None:
         or _claims(template, what, snapshot)
         or _gates(template, what, snapshot)
         or _hold(snapshot)
+        or _checks(snapshot)
     )
 
 
@@ -94,6 +95,15 @@ def _hold(snapshot: Snapshot) -> Refused | None:
         return None
     text = f"spec.release.hold is Always, but {WHY_NOT[snapshot.hold][1]}"
     return Refused(Refusal.HOLD_NOT_POSSIBLE, text)
+
+
+def _checks(snapshot: Snapshot) -> Refused | None:
+    for name, why in sorted(snapshot.bad_checks.items()):
+        return Refused(
+            Refusal.CHECK_INVALID,
+            f"check {name} of spec.release.checks can never be evaluated: {why}. Correct it, or take it out",
+        )
+    return None
 
 
 def gate_unknown(snapshot: Snapshot) -> NotNow | None:

@@ -27,6 +27,7 @@ from accelerator_rollout.decide.actions import (
     RemoveFinalizer,
     RemoveGuard,
     ReserveDevice,
+    RunChecks,
     UnmanageDeployment,
     UnpauseDeployment,
 )
@@ -125,7 +126,7 @@ def reads_for(action: Action, snapshot: Snapshot) -> tuple[Read, ...]:
         case AddFinalizer() | RemoveFinalizer() | ProbeGate() | HoldClaim() | EndHold() | AddGuard():
             return ()
         # A name that is made of both object and device, and the UID of the rule, are enough.
-        case ReserveDevice() | EndReservation():
+        case ReserveDevice() | EndReservation() | RunChecks():
             return ()
     assert_never(action)
 

@@ -29,6 +29,7 @@ from accelerator_rollout.decide.actions import (
     RemoveFinalizer,
     RemoveGuard,
     ReserveDevice,
+    RunChecks,
     UnmanageDeployment,
     UnpauseDeployment,
 )
@@ -333,6 +334,19 @@ class _Case:
             return ""
         return f"the devices of {departure.label} were not left alone for {seconds} s"
 
+    def unchecked(self, departure: _Departure) -> str:
+        """Return that spec.release.checks were not all true of the devices, or nothing."""
+        entry = departure.entry
+        asked = self.rollout.spec.release.checks
+        if not asked or entry is None or entry.released_at is not None:
+            return ""
+        if self.not_free(departure, entry.replacement_pod_uid):
+            return ""
+        run = self.snapshot.checked.get(entry.id)
+        if run is None or run.failures or run.generation != self.rollout.generation:
+            return f"the checks on the devices of {departure.label} were not all true"
+        return ""
+
     @staticmethod
     def _kubelet_ended(pod: PodRecord) -> bool:
         ended = pod.phase in (Phase.SUCCEEDED, Phase.FAILED)
@@ -501,7 +515,7 @@ def _release_proven(case: _Case) -> Iterator[Violation]:
             safe = safe or case.elsewhere(departure, case.pods.get(opening.pod_uid))
             if id(departure) not in mine and safe:
                 continue  # the scheduler cannot hand it out
-            why = case.unproven(departure) or case.unsettled(departure)
+            why = case.unproven(departure) or case.unsettled(departure) or case.unchecked(departure)
             if why:
                 yield Violation(
                     Promise.RELEASE_PROVEN, f"the gate of pod {opening.pod_name} opens, but {why}"
@@ -637,7 +651,7 @@ def _own_objects_only(case: _Case) -> Iterator[Violation]:
             case AddFinalizer(uid) | RemoveFinalizer(uid):
                 if uid != case.rollout.uid:
                     yield Violation(Promise.OWN_OBJECTS_ONLY, f"AcceleratorRollout {uid} is another one")
-            case ProbeGate():
+            case ProbeGate() | RunChecks():
                 pass
             case HoldClaim(name, uid) | EndHold(name, uid, _):
                 claim = case.snapshot.claims.get(name)

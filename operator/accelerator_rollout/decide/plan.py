@@ -22,6 +22,7 @@ from accelerator_rollout.decide.actions import Action, AddFinalizer, EvictPod, P
 from accelerator_rollout.decide.admission import conflict, gate_unknown, refusal
 from accelerator_rollout.decide.appraisal import Appraisal, appraise, endings, release_times, restage
 from accelerator_rollout.decide.budget import available
+from accelerator_rollout.decide.checks import due_checks
 from accelerator_rollout.decide.conditions import Late, Picture, conditions, unknown
 from accelerator_rollout.decide.departures import match, record, track
 from accelerator_rollout.decide.disruption import Blocked, Step, next_step
@@ -125,6 +126,7 @@ class _Decision:
             *self._holds(),
             *self.openings.actions,
             *self._probe(),
+            *self._checks(),
             *self._step_actions(),
         )
         kept, finished = self._entries()
@@ -178,6 +180,10 @@ class _Decision:
         if probe is not None and probe.template_digest == self.workload.template.digest:
             return ()  # asked, without an answer: the loop forgets it after a while
         return (ProbeGate(self.workload.template.digest),)
+
+    def _checks(self) -> tuple[Action, ...]:
+        verdicts = ((a.entry, a.verdict.obstacle) for a in self.appraisals if a.verdict is not None)
+        return due_checks(self.snapshot, verdicts, self.now)
 
     def _step_actions(self) -> tuple[Action, ...]:
         if isinstance(self.step, Step):

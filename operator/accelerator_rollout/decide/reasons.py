@@ -25,6 +25,8 @@ class NotFree(StrEnum):
     RELEASE_UNPROVEN = "ReleaseUnproven"  # nothing says that the node let go
     STATE_UNKNOWN = "StateUnknown"  # an object it hangs on cannot be read
     HOLD_ENDING = "HoldEnding"  # released by the node; our hold goes with the next write
+    CHECKS_RUNNING = "ChecksRunning"  # released, and spec.release.checks are being asked
+    CHECK_FAILED = "CheckFailed"
     SETTLING = "DevicesSettling"  # free, and to be left alone for spec.release.settleSeconds
 
 
@@ -39,6 +41,7 @@ class Refusal(StrEnum):
     PODS_NOT_GATED = "PodsNotGated"
     NAMED_CLAIMS = "NamedClaimsNotSupported"
     NO_DEVICE_CLAIMS = "NoDeviceClaims"
+    CHECK_INVALID = "CheckInvalid"  # spec.release.checks has an expression that cannot be evaluated
     HOLD_NOT_POSSIBLE = "HoldNotPossible"  # spec.release.hold is Always, and cannot be had
 
 

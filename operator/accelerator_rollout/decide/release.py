@@ -18,6 +18,7 @@ from accelerator_rollout.decide.allocatable import (
     taken,
     unpublished,
 )
+from accelerator_rollout.decide.checks import checking
 from accelerator_rollout.decide.holds import kept
 from accelerator_rollout.decide.proof import ProofState, find_proof
 from accelerator_rollout.decide.reasons import NotFree
@@ -89,8 +90,9 @@ def judge(replacement: Replacement, snapshot: Snapshot, now: datetime) -> Verdic
     if pod is not None and not pod.terminal:
         return Verdict(_terminating(pod, replacement, snapshot, now), state.proof, exposed=False)
     settling = _settling(replacement, snapshot.rollout.spec.release.settle_seconds, now)
+    check = checking(replacement, snapshot, now)
     if kept(replacement, snapshot):
-        return _judge_held(state, settling)
+        return _judge_held(state, settling or check)
     allocated = _allocated(replacement, snapshot, now)
     if allocated is not None:
         # Race: the pod is gone, so its claim may be deallocated at any moment, before we hear of it.
@@ -103,7 +105,8 @@ def judge(replacement: Replacement, snapshot: Snapshot, now: datetime) -> Verdic
     if unavailable is not None:
         return Verdict(unavailable, state.proof, exposed=False, hold_ended=True)
     # Whoever opens now could be given the device that is to be left alone.
-    return Verdict(settling, state.proof, exposed=settling is not None, hold_ended=True)
+    left_alone = settling or check
+    return Verdict(left_alone, state.proof, exposed=left_alone is not None, hold_ended=True)
 
 
 def _whereabouts(replacement: Replacement, snapshot: Snapshot) -> bool:
@@ -113,13 +116,13 @@ def _whereabouts(replacement: Replacement, snapshot: Snapshot) -> bool:
     return bool(replacement.node_name) or pools <= published
 
 
-def _judge_held(state: ProofState, settling: Obstacle | None) -> Verdict:
+def _judge_held(state: ProofState, left_alone: Obstacle | None) -> Verdict:
     """Return the verdict on devices that our hold keeps from everybody: nothing is exposed, whatever is missing."""
     if state.proof is None:
         obstacle = Obstacle(NotFree.RELEASE_UNPROVEN, f"{state.message}. They are held meanwhile", state.due)
         return Verdict(obstacle, None, exposed=False)
-    if settling is not None:
-        return Verdict(settling, state.proof, exposed=False)
+    if left_alone is not None:
+        return Verdict(left_alone, state.proof, exposed=False)
     text = "the node let go of the devices, and our hold on them is being taken away"
     return Verdict(Obstacle(NotFree.HOLD_ENDING, text), state.proof, exposed=False, hold_ended=True)
 

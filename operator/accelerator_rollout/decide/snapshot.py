@@ -69,6 +69,18 @@ class ReserveAbility(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class CheckRun:
+    """What the checks on a departed pod's devices came to. `generation` is the object's that asked for them.
+
+    `failures` holds a sentence for each check that was not true, or could not be evaluated.
+    """
+
+    generation: int
+    at: datetime
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Rival:
     """Another AcceleratorRollout that names the same workload. `adopted`: it carries our finalizer already."""
 
@@ -132,4 +144,6 @@ class Snapshot:
     reserve: ReserveAbility = ReserveAbility.NOT_PERMITTED
     disputed: frozenset[str] = frozenset()  # UIDs of claims whose hold somebody else keeps taking away
     revisions: tuple[RevisionRecord, ...] = ()  # of a DaemonSet, all it has
+    checked: Mapping[str, CheckRun] = field(default_factory=dict)  # by id of the replacement
+    bad_checks: Mapping[str, str] = field(default_factory=dict)  # by name: why a check can never be evaluated
     policy_parks: bool = True  # the cluster serves the parking policy (1.36 and newer, installed)

@@ -16,7 +16,10 @@ _BEFORE: Final = {
     NotFree.TERMINATION_STUCK: Stage.TERMINATING,
     NotFree.DRIVER_UNAVAILABLE: Stage.TERMINATING,
     NotFree.SETTLING: Stage.SETTLING,
-    NotFree.HOLD_ENDING: Stage.SETTLING,  # one stage, so that settleSeconds do not count anew
+    # One stage, so that settleSeconds do not count anew.
+    NotFree.CHECKS_RUNNING: Stage.SETTLING,
+    NotFree.CHECK_FAILED: Stage.SETTLING,
+    NotFree.HOLD_ENDING: Stage.SETTLING,
 }
 
 

@@ -144,6 +144,25 @@ def resource_slice(raw: Raw) -> SliceRecord:
     )
 
 
+def published(raw: Raw) -> dict[str, Any]:
+    """Return what a slice says of a device in plain values: attributes, capacity (as numbers) and taints."""
+    fields = _device_fields(raw)
+    return {
+        "attributes": {
+            str(name): next((v for v in value.values() if v is not None), None)
+            for name, value in read.mapping(fields, "attributes").items()
+        },
+        "capacity": {
+            str(name): float(_quantity(_valued(value).get("value")))
+            for name, value in read.mapping(fields, "capacity").items()
+        },
+        "taints": [
+            {key: read.text(taint, key) for key in ("key", "value", "effect")}
+            for taint in read.items(fields, "taints")
+        ],
+    }
+
+
 def _device(raw: Raw, *, each: bool) -> PublishedDevice:
     fields = _device_fields(raw)
     return PublishedDevice(

@@ -11,6 +11,7 @@ import pytest
 from accelerator_rollout.api.models import Replacement, Stage
 from accelerator_rollout.decide.reasons import NotFree
 from accelerator_rollout.decide.release import Verdict, judge
+from accelerator_rollout.decide.snapshot import CheckRun
 from accelerator_rollout.records import (
     Access,
     Capacity,
@@ -184,6 +185,16 @@ def _node_gone(world: World) -> None:
     world.slices[1] = pool(1, access=Access(node="node-9"))
 
 
+def _unchecked(world: World) -> None:
+    world.spec = {"release": {"checks": [{"name": "healthy", "cel": "device.attributes.healthy"}]}}
+
+
+def _unfit(world: World) -> None:
+    _unchecked(world)
+    (stored,) = world.status.replacements
+    world.checked[stored.id] = CheckRun(1, NOW, ("check healthy is not true",))
+
+
 REFUSALS: list[tuple[Callable[[World], None], NotFree, str]] = [
     (_terminating, NotFree.POD_TERMINATING, "pod worker-1"),
     (_stuck, NotFree.TERMINATION_STUCK, "node-1"),
@@ -213,6 +224,8 @@ REFUSALS: list[tuple[Callable[[World], None], NotFree, str]] = [
     (_held, NotFree.HOLD_ENDING, "our hold"),
     (_node_gone, NotFree.DEVICE_UNREACHABLE, "device lpu.example.com/node-1/dev-1"),
     (_settling, NotFree.SETTLING, "settleSeconds (5 s)"),
+    (_unchecked, NotFree.CHECKS_RUNNING, "spec.release.checks"),
+    (_unfit, NotFree.CHECK_FAILED, "check healthy"),
 ]
 
 

@@ -87,6 +87,8 @@ OTHER_STAGES = (
     NotFree.POD_TERMINATING,
     NotFree.SETTLING,
     NotFree.HOLD_ENDING,
+    NotFree.CHECKS_RUNNING,
+    NotFree.CHECK_FAILED,
 )
 
 
@@ -98,6 +100,8 @@ OTHER_STAGES = (
         (NotFree.DRIVER_UNAVAILABLE, Stage.TERMINATING),
         (NotFree.SETTLING, Stage.SETTLING),
         (NotFree.HOLD_ENDING, Stage.SETTLING),
+        (NotFree.CHECKS_RUNNING, Stage.SETTLING),
+        (NotFree.CHECK_FAILED, Stage.SETTLING),
         *((r, Stage.RELEASING) for r in NotFree if r not in OTHER_STAGES),
     ],
 )

@@ -1,0 +1,125 @@
+"""Asks spec.release.checks: CEL over devices as their slices publish them.
+
+The expressions are written by whoever may edit an AcceleratorRollout, so they are bounded: in length by the schema, in
+work by the number of macros that go over lists.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+from accelerator_rollout.api.models import Check, HeldClaim, HeldDevice, Replacement
+from accelerator_rollout.observe.devices import published
+from accelerator_rollout.observe.kinds import Kind
+
+Raw = Mapping[str, Any]
+
+_MACRO: Final = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
+_MOST_MACROS: Final = 2
+_CACHED: Final = 256
+
+
+class Reading(Protocol):
+    """Who reads the cluster."""
+
+    async def read(self, kind: Kind, namespace: str, name: str) -> Raw | None:
+        """GET one object. Raises ActError."""
+        ...
+
+    async def read_all(self, kind: Kind, namespace: str = "", fields: str = "") -> list[Raw]:
+        """LIST a kind, by field selector. Raises ActError."""
+        ...
+
+
+class BadCheckError(ValueError):
+    """A check that can never be evaluated."""
+
+
+def problems(checks: Iterable[Check]) -> dict[str, str]:
+    """Return why checks can never be evaluated, by their names."""
+    found = {}
+    for check in checks:
+        try:
+            _compiled(check.cel)
+        except BadCheckError as error:
+            found[check.name] = str(error)
+    return found
+
+
+@lru_cache(maxsize=_CACHED)
+def _compiled(expression: str) -> Any:
+    if len(_MACRO.findall(expression)) > _MOST_MACROS:
+        raise BadCheckError(f"it has more than {_MOST_MACROS} macros that go over a list")
+    import cel  # noqa: PLC0415 - with its command line it takes 30 MB, which only those who have checks should pay
+
+    try:
+        return cel.compile(expression)
+    except ValueError as error:
+        raise BadCheckError(" ".join(str(error).split())) from error
+
+
+async def run_checks(
+    client: Reading, checks: tuple[Check, ...], entry: Replacement, namespace: str
+) -> tuple[str, ...]:
+    """Return a sentence for each check that is not true of a device of the departed pod. Raises ActError."""
+    failures: list[str] = []
+    for claim in entry.claims:
+        conditions = _conditions(await client.read(Kind.CLAIMS, namespace, claim.name), claim)
+        for held in claim.devices:
+            device = await _device(client, held, entry.node_name)
+            failures += [
+                f"check {check.name} on device {held.driver}/{held.pool}/{held.device}: {why}"
+                for check in checks
+                if (why := await asyncio.to_thread(_why_not, check, device, conditions.get(_key(held), [])))
+            ]
+    return tuple(failures)
+
+
+def _why_not(check: Check, device: Raw | None, conditions: list[Raw]) -> str:
+    """Return why the check is not true; "" if it is."""
+    if device is None:
+        return "the device is not published"
+    try:
+        found = _compiled(check.cel).execute({"device": device, "conditions": conditions})
+    except KeyError as error:
+        return f"there is no {error} ({check.cel})"
+    except Exception as error:  # noqa: BLE001 - whatever an expression runs into is no reason to open a gate
+        return f"it cannot be evaluated: {error} ({check.cel})"
+    if found is True:
+        return ""
+    return (
+        f"not true ({check.cel})" if found is False else f"{found!r} is neither true nor false ({check.cel})"
+    )
+
+
+async def _device(client: Reading, held: HeldDevice, node: str) -> Raw | None:
+    """Return the device as its pool's newest generation publishes it, in plain values."""
+    raw = await client.read_all(Kind.SLICES, fields=f"spec.driver={held.driver}")
+    pool = [s["spec"] for s in raw if s["spec"]["pool"]["name"] == held.pool]
+    newest = max((spec["pool"].get("generation") or 0 for spec in pool), default=0)
+    for spec in pool:
+        for device in spec.get("devices") or () if (spec["pool"].get("generation") or 0) == newest else ():
+            if device["name"] == held.device:
+                names = {"driver": held.driver, "pool": held.pool, "name": held.device}
+                return names | {"node": spec.get("nodeName") or node} | published(device)
+    return None
+
+
+def _conditions(raw: Raw | None, claim: HeldClaim) -> dict[tuple[str, str, str], list[Raw]]:
+    """Return the conditions that drivers wrote into the departed pod's claim, by device."""
+    if raw is None or raw["metadata"]["uid"] != claim.uid:
+        return {}
+    keys = ("type", "status", "reason", "message")
+    return {
+        (device["driver"], device["pool"], device["device"]): [
+            {key: str(condition.get(key) or "") for key in keys}
+            for condition in device.get("conditions") or ()
+        ]
+        for device in (raw.get("status") or {}).get("devices") or ()
+    }
+
+
+def _key(held: HeldDevice) -> tuple[str, str, str]:
+    return held.driver, held.pool, held.device

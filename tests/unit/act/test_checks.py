@@ -1,0 +1,119 @@
+"""CEL over a device as its slice publishes it; what is not plainly true keeps the gate closed, and says why."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from accelerator_rollout.act.checks import problems, run_checks
+from accelerator_rollout.api.models import Cause, Check, HeldClaim, HeldDevice, Replacement, Stage
+from accelerator_rollout.observe.kinds import Kind
+from builders import CREATED
+
+DEVICE = {
+    "name": "lpu-0",
+    "attributes": {"healthy": {"bool": True}, "model": {"string": "a1"}, "lanes": {"int": 4}},
+    "capacity": {"memory": {"value": "2Gi"}},
+    "taints": [{"key": "warm", "effect": "None"}],
+}
+
+
+class Cluster:
+    """Some slices and one claim."""
+
+    def __init__(self) -> None:
+        self.slices = [self.slice(1, DEVICE)]
+        self.claim: dict[str, Any] | None = None
+
+    @staticmethod
+    def slice(generation: int, *devices: Mapping[str, Any], pool: str = "node-1") -> dict[str, Any]:
+        named = {"name": pool, "generation": generation, "resourceSliceCount": 1}
+        return {"spec": {"driver": "d", "nodeName": "node-1", "pool": named, "devices": list(devices)}}
+
+    async def read(self, kind: Kind, namespace: str, name: str) -> Any:
+        assert (kind, namespace, name) == (Kind.CLAIMS, "team", "c")
+        return self.claim
+
+    async def read_all(self, kind: Kind, namespace: str = "", fields: str = "") -> list[Any]:
+        assert (kind, namespace, fields) == (Kind.SLICES, "", "spec.driver=d")
+        return self.slices
+
+
+async def asked(cel: str, cluster: Cluster | None = None) -> tuple[str, ...]:
+    device = HeldDevice(driver="d", pool="node-1", device="lpu-0")
+    claim = HeldClaim(name="c", uid="c-1", devices=(device,))
+    entry = Replacement(
+        id="p",
+        pod_uid="p",
+        pod_name="p",
+        node_name="node-1",
+        stage=Stage.SETTLING,
+        cause=Cause.ROLLOUT,
+        stage_started_at=CREATED,
+        started_at=CREATED,
+        claims=(claim,),
+    )
+    return await run_checks(cluster or Cluster(), (Check(name="one", cel=cel),), entry, "team")
+
+
+@pytest.mark.parametrize(
+    "cel",
+    [
+        "device.attributes.healthy",
+        "device.attributes['model'] == 'a1' && device.attributes.lanes > 3",
+        "device.capacity.memory >= 2147483648.0",
+        "device.taints.all(t, t.effect != 'NoSchedule')",
+        "device.driver == 'd' && device.pool == 'node-1' && device.name == 'lpu-0' && device.node == 'node-1'",
+        "size(conditions) == 0",
+    ],
+)
+async def test_what_is_true(cel: str) -> None:
+    assert await asked(cel) == ()
+
+
+@pytest.mark.parametrize(
+    ("cel", "words"),
+    [
+        ("!device.attributes.healthy", "not true (!device.attributes.healthy)"),
+        ("device.attributes.temperature < 40", "there is no 'temperature'"),
+        ("device.attributes.lanes", "4 is neither true nor false"),
+        ("device.attributes.model > 3", "it cannot be evaluated"),
+        ("unheard == 1", "it cannot be evaluated"),
+    ],
+)
+async def test_what_is_not_plainly_true_says_why(cel: str, words: str) -> None:
+    (failure,) = await asked(cel)
+    assert failure.startswith("check one on device d/node-1/lpu-0: ")
+    assert words in failure
+
+
+async def test_the_newest_generation_counts() -> None:
+    cluster = Cluster()
+    cluster.slices.append(cluster.slice(2, DEVICE | {"attributes": {"healthy": {"bool": False}}}))
+    assert len(await asked("device.attributes.healthy", cluster)) == 1
+    cluster.slices.append(cluster.slice(3))
+    assert "not published" in (await asked("true", cluster))[0]
+
+
+async def test_conditions_of_the_departed_pods_claim_and_of_no_other() -> None:
+    cluster = Cluster()
+    wiped = {"type": "Wiped", "status": "True", "reason": "Done", "message": None}
+    device = {"driver": "d", "pool": "node-1", "device": "lpu-0", "conditions": [wiped]}
+    cluster.claim = {"metadata": {"uid": "c-1"}, "status": {"devices": [device]}}
+    cel = "conditions.exists(c, c.type == 'Wiped' && c.status == 'True')"
+    assert await asked(cel, cluster) == ()
+    cluster.claim["metadata"]["uid"] = "another"
+    assert len(await asked(cel, cluster)) == 1
+
+
+def test_what_can_never_be_evaluated_is_told_by_name() -> None:
+    found = problems(
+        [
+            Check(name="good", cel="true"),
+            Check(name="half", cel="device.x =="),
+            Check(name="deep", cel="[1].all(a, [1].all(b, [1].all(c, true)))"),
+        ]
+    )
+    assert set(found) == {"half", "deep"}
+    assert "Syntax error" in found["half"]
+    assert "more than 2 macros" in found["deep"]
