@@ -1,4 +1,4 @@
-"""Asks spec.release.checks: CEL over devices as their slices publish them.
+"""Asks spec.release.checks: CEL over devices as their slices publish them, and queries to a Prometheus about them.
 
 The expressions are written by whoever may edit an AcceleratorRollout, so they are bounded: in length by the schema, in
 work by the number of macros that go over lists.
@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
-from accelerator_rollout.api.models import Check, HeldClaim, HeldDevice, Replacement
+from accelerator_rollout.act.prometheus import QueryError, query
+from accelerator_rollout.api.models import Check, HeldClaim, HeldDevice, PrometheusCheck, Replacement
 from accelerator_rollout.observe.devices import published
 from accelerator_rollout.observe.kinds import Kind
 
@@ -19,6 +20,7 @@ Raw = Mapping[str, Any]
 _MACRO: Final = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
 _MOST_MACROS: Final = 2
 _CACHED: Final = 256
+_PLACEHOLDERS: Final = {"$(driver)": "driver", "$(pool)": "pool", "$(device)": "name", "$(node)": "node"}
 
 
 class Reading(Protocol):
@@ -42,7 +44,7 @@ def problems(checks: Iterable[Check]) -> dict[str, str]:
     found = {}
     for check in checks:
         try:
-            _compiled(check.cel)
+            _compiled(check.prometheus.condition if check.prometheus else check.cel)
         except BadCheckError as error:
             found[check.name] = str(error)
     return found
@@ -69,29 +71,54 @@ async def run_checks(
         conditions = _conditions(await client.read(Kind.CLAIMS, namespace, claim.name), claim)
         for held in claim.devices:
             device = await _device(client, held, entry.node_name)
-            failures += [
-                f"check {check.name} on device {held.driver}/{held.pool}/{held.device}: {why}"
-                for check in checks
-                if (why := await asyncio.to_thread(_why_not, check, device, conditions.get(_key(held), [])))
-            ]
+            for check in checks:
+                if device is None:
+                    why = "the device is not published"
+                elif check.prometheus is not None:
+                    why = await _unlike(check.prometheus, device)
+                else:
+                    known = {"device": device, "conditions": conditions.get(_key(held), [])}
+                    why = await asyncio.to_thread(_why_not, check.cel, known)
+                if why:
+                    failures.append(
+                        f"check {check.name} on device {held.driver}/{held.pool}/{held.device}: {why}"
+                    )
     return tuple(failures)
 
 
-def _why_not(check: Check, device: Raw | None, conditions: list[Raw]) -> str:
-    """Return why the check is not true; "" if it is."""
-    if device is None:
-        return "the device is not published"
+def _why_not(expression: str, known: Raw) -> str:
+    """Return why the expression is not true; "" if it is."""
     try:
-        found = _compiled(check.cel).execute({"device": device, "conditions": conditions})
+        found = _compiled(expression).execute(known)
     except KeyError as error:
-        return f"there is no {error} ({check.cel})"
+        return f"there is no {error} ({expression})"
     except Exception as error:  # noqa: BLE001 - whatever an expression runs into is no reason to open a gate
-        return f"it cannot be evaluated: {error} ({check.cel})"
+        return f"it cannot be evaluated: {error} ({expression})"
     if found is True:
         return ""
     return (
-        f"not true ({check.cel})" if found is False else f"{found!r} is neither true nor false ({check.cel})"
+        f"not true ({expression})"
+        if found is False
+        else f"{found!r} is neither true nor false ({expression})"
     )
+
+
+async def _unlike(check: PrometheusCheck, device: Raw) -> str:
+    """Return why what the query brings is not as it has to be; "" if it is."""
+    expression = check.query
+    for placeholder, key in _PLACEHOLDERS.items():
+        expression = expression.replace(placeholder, str(device[key]))
+    try:
+        values = await query(check.address, expression)
+    except QueryError as error:
+        return str(error)
+    if not values:
+        return f"the query brings no sample ({expression})"
+    for value in values:
+        why = await asyncio.to_thread(_why_not, check.condition, {"value": value})
+        if why:
+            return f"{why} at {value:g}"
+    return ""
 
 
 async def _device(client: Reading, held: HeldDevice, node: str) -> Raw | None:

@@ -168,8 +168,8 @@ def _structural(
     if "description" in node:
         schema["description"] = _reflowed(node["description"])
     schema |= {key: node[key] for key in _ordered(node)}
-    # null means absent: only what says something is a default.
-    if defaults and node.get("default") is not None:
+    # Null, an empty text and an empty list mean absent: only what says something is a default.
+    if defaults and node.get("default") not in (None, "", []):
         schema["default"] = node["default"]
     if "properties" in node:
         schema["properties"] = {

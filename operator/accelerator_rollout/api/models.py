@@ -178,19 +178,42 @@ class Unproven(_SpecPart):
     """
 
 
+class PrometheusCheck(_SpecPart):
+    """A query about each device, and what its answer has to be."""
+
+    address: Annotated[str, Field(max_length=253, pattern=r"^https?://[^\s]+$")]
+    """URL of the Prometheus server, as the operator reaches it."""
+
+    query: Annotated[str, Field(min_length=1, max_length=1024)]
+    """PromQL of an instant query, with $(driver), $(pool), $(device) and $(node) for those of the device."""
+
+    condition: Annotated[str, Field(min_length=1, max_length=1024)]
+    """A CEL expression over `value`, which must be true of each sample; an answer without samples is not true."""
+
+
 class Check(_SpecPart):
-    """A condition that devices have to meet, beyond being free, before a successor may have them."""
+    """A condition that devices have to meet, beyond being free, before a successor may have them: one of its kinds."""
+
+    model_config = ConfigDict(json_schema_extra=rules.validated_by(rules.ONE_KIND_OF_CHECK))
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """What to call it in messages; each check of an object has a name of its own."""
 
-    cel: Annotated[str, Field(min_length=1, max_length=1024)]
+    cel: Annotated[str, Field(max_length=1024)] = ""
     """A CEL expression that must be true of each device.
 
     `device` has driver, pool, name, node, attributes (by name), capacity (by name, as numbers) and taints (key, value,
     effect) as its ResourceSlice publishes them; `conditions` are those of the departed pod's claim for the device, in
     a list (type, status, reason, message), empty once the claim is gone.
     """
+
+    prometheus: PrometheusCheck | None = None
+    """A query to a Prometheus server, such as the device memory in use that an exporter tells."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        rules.check_kind_of_check(has_cel=bool(self.cel), has_prometheus=self.prometheus is not None)
+        return self
 
 
 class Release(_SpecPart):

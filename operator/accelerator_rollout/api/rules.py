@@ -30,6 +30,8 @@ _SETTLE_HELP: Final = (
     "so every release would be late"
 )
 
+_CHECK_HELP: Final = "a check has either cel or prometheus"
+
 
 @dataclass(frozen=True, slots=True)
 class CelRule:
@@ -99,6 +101,11 @@ SETTLES_IN_TIME: Final = CelRule(
     field_path=".settleSeconds",
 )
 
+ONE_KIND_OF_CHECK: Final = CelRule(
+    rule="(has(self.cel) && self.cel != '') != has(self.prometheus)",
+    message=_CHECK_HELP,
+)
+
 OBJECT_NAME_FITS: Final = CelRule(
     rule=f"self.metadata.name.size() <= {MAX_OBJECT_NAME}",
     message=(
@@ -142,3 +149,9 @@ def check_settle(settle_seconds: int, release_timeout_seconds: int) -> None:
     """Raise ValueError where SETTLES_IN_TIME refuses the pair."""
     if settle_seconds >= release_timeout_seconds:
         raise ValueError(_SETTLE_HELP)
+
+
+def check_kind_of_check(*, has_cel: bool, has_prometheus: bool) -> None:
+    """Raise ValueError where ONE_KIND_OF_CHECK refuses it."""
+    if has_cel == has_prometheus:
+        raise ValueError(_CHECK_HELP)

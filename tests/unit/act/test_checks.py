@@ -1,14 +1,28 @@
 """CEL over a device as its slice publishes it; what is not plainly true keeps the gate closed, and says why."""
 
+import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from accelerator_rollout.act.checks import problems, run_checks
-from accelerator_rollout.api.models import Cause, Check, HeldClaim, HeldDevice, Replacement, Stage
+from accelerator_rollout.act.prometheus import QueryError, query
+from accelerator_rollout.api.models import (
+    Cause,
+    Check,
+    HeldClaim,
+    HeldDevice,
+    PrometheusCheck,
+    Replacement,
+    Stage,
+)
 from accelerator_rollout.observe.kinds import Kind
 from builders import CREATED
+from lab.ports import free_ports
+from lab.prometheus import Prometheus
 
 DEVICE = {
     "name": "lpu-0",
@@ -39,7 +53,9 @@ class Cluster:
         return self.slices
 
 
-async def asked(cel: str, cluster: Cluster | None = None) -> tuple[str, ...]:
+async def asked(
+    cel: str = "", cluster: Cluster | None = None, prometheus: PrometheusCheck | None = None
+) -> tuple[str, ...]:
     device = HeldDevice(driver="d", pool="node-1", device="lpu-0")
     claim = HeldClaim(name="c", uid="c-1", devices=(device,))
     entry = Replacement(
@@ -53,7 +69,9 @@ async def asked(cel: str, cluster: Cluster | None = None) -> tuple[str, ...]:
         started_at=CREATED,
         claims=(claim,),
     )
-    return await run_checks(cluster or Cluster(), (Check(name="one", cel=cel),), entry, "team")
+    return await run_checks(
+        cluster or Cluster(), (Check(name="one", cel=cel, prometheus=prometheus),), entry, "team"
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,3 +135,57 @@ def test_what_can_never_be_evaluated_is_told_by_name() -> None:
     assert set(found) == {"half", "deep"}
     assert "Syntax error" in found["half"]
     assert "more than 2 macros" in found["deep"]
+
+
+def exporter(value: float) -> str:
+    return f'memory_used{{driver="d",pool="node-1",device="lpu-0",node="node-1"}} {value}\n'
+
+
+async def prometheus_says(address: str, query: str, condition: str = "value < 100.0") -> tuple[str, ...]:
+    return await asked(prometheus=PrometheusCheck(address=address, query=query, condition=condition))
+
+
+QUERY = 'memory_used{driver="$(driver)",pool="$(pool)",device="$(device)",node="$(node)"}'
+
+
+async def test_a_query_to_a_real_prometheus(tmp_path: Path) -> None:
+    async with Prometheus(tmp_path) as server:
+        await server.expose(exporter(512))
+        told = await prometheus_says(server.address, QUERY)
+        assert told == ("check one on device d/node-1/lpu-0: not true (value < 100.0) at 512",)
+        await server.expose(exporter(7))
+        assert await prometheus_says(server.address, QUERY) == ()
+        assert await prometheus_says(server.address, "scalar(vector(1))", "value == 1.0") == ()
+        (wrong,) = await prometheus_says(server.address, "memory_used{")
+        assert "refuses the query" in wrong
+        (shape,) = await prometheus_says(server.address, "memory_used[5m]")
+        assert "brings a matrix" in shape
+        (nothing,) = await prometheus_says(server.address, 'memory_used{device="other"}')
+        assert "no sample" in nothing
+
+
+async def test_a_server_that_cannot_be_asked_or_is_none_says_so(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    (away,) = await prometheus_says(f"http://127.0.0.1:{port}", "up")
+    assert "cannot be asked (ClientConnectorError)" in away
+
+    async def moved(_: web.Request) -> web.Response:
+        raise web.HTTPFound("http://127.0.0.1:1/elsewhere")
+
+    async def slow(_: web.Request) -> web.Response:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/moved/api/v1/query", moved)
+    app.router.add_post("/slow/api/v1/query", slow)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        (elsewhere,) = await prometheus_says(f"http://127.0.0.1:{port}/moved", "up")
+        assert "does not answer as a Prometheus does (HTTP 302)" in elsewhere
+        with pytest.raises(QueryError, match=r"did not answer within 0\.2 s"):
+            await query(f"http://127.0.0.1:{port}/slow", "up", timeout_seconds=0.2)
+    finally:
+        await runner.cleanup()

@@ -124,6 +124,12 @@ RULES: dict[str, Case] = {
         field="spec.workloadRef.kind",
         message='kind "Job" is not supported: this version drives a Deployment, a StatefulSet or a DaemonSet',
     ),
+    "a check is of one kind": Case(
+        accepted=SPEC | {"release": {"checks": [{"name": "a", "cel": "true"}]}},
+        refused=SPEC | {"release": {"checks": [{"name": "a"}]}},
+        field="spec.release.checks[0]",
+        message="a check has either cel or prometheus",
+    ),
     "the name has the letters of a name": Case(
         accepted=_workload(name="llm-7b.v2"),
         refused=_workload(name="LLM_7b"),
