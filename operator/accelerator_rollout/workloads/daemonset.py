@@ -7,14 +7,14 @@ is behind.
 
 from dataclasses import dataclass
 
-from accelerator_rollout.decide.actions import Action, EvictPod
-from accelerator_rollout.decide.reasons import Refusal, Waiting
+from accelerator_rollout.decide.reasons import Waiting
 from accelerator_rollout.records import DaemonSetRecord, PodRecord, RevisionRecord
 from accelerator_rollout.workloads.base import NotNow, Refused
+from accelerator_rollout.workloads.on_delete import OnDeleteDriver, unless_on_delete
 
 
 @dataclass(frozen=True, slots=True)
-class DaemonSetDriver:
+class DaemonSetDriver(OnDeleteDriver):
     """A DaemonSet, its revisions and its pods at one moment."""
 
     daemon_set: DaemonSetRecord
@@ -23,14 +23,7 @@ class DaemonSetDriver:
 
     def refusal(self) -> Refused | None:
         """Return that only OnDelete leaves the deletion to us."""
-        spec = self.daemon_set
-        if spec.update_strategy == "OnDelete":
-            return None
-        return Refused(
-            Refusal.STRATEGY_NOT_SUPPORTED,
-            f"DaemonSet {spec.name} has update strategy {spec.update_strategy}: its own controller would delete pods "
-            "without asking whether devices are free. Set spec.updateStrategy.type to OnDelete",
-        )
+        return unless_on_delete(self.daemon_set)
 
     def revision(self) -> str:
         """Return the target revision as its pods carry it; "" while the controller is behind."""
@@ -53,22 +46,9 @@ class DaemonSetDriver:
         target = self.revision()
         return bool(target) and pod.revision == target
 
-    def complete(self) -> bool:
-        """Whether every live pod is of the target revision."""
-        return all(self.updated(p) for p in self.pods if p.live)
-
-    def stepping(self) -> bool:
-        """OnDelete never deletes by itself."""
-        return False
-
-    def held_back(self) -> NotNow | None:
-        """A DaemonSet has no pause."""
-        return None
-
-    def open_blocked(self, pod: PodRecord) -> NotNow | None:
-        """Opening sets nothing off under OnDelete."""
-        del pod
-        return None
+    def live(self) -> tuple[PodRecord, ...]:
+        """Return the live pods."""
+        return tuple(p for p in self.pods if p.live)
 
     def choose(self, candidates: tuple[PodRecord, ...]) -> PodRecord:
         """Return the oldest pod; of those that are equally old, the first by its node's name."""
@@ -78,25 +58,3 @@ class DaemonSetDriver:
         """No node waits for another."""
         del pod, departed_name
         return False
-
-    def prepare(self, candidates: tuple[PodRecord, ...]) -> tuple[Action, ...]:
-        """Nothing: an eviction needs no preparation."""
-        del candidates
-        return ()
-
-    def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
-        """Evict the pod."""
-        return self.behind() or (EvictPod(victim.name, victim.uid),)
-
-    def upkeep(self, *, may_move: bool) -> tuple[Action, ...]:
-        """Nothing stands between steps."""
-        del may_move
-        return ()
-
-    def let_go(self) -> tuple[Action, ...]:
-        """Nothing of ours is on the DaemonSet."""
-        return ()
-
-    def ungated_revisions(self) -> tuple[str, ...]:
-        """OnDelete makes every new pod of the newest template: old revisions make none."""
-        return ()

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from accelerator_rollout.decide.actions import Action, EvictPod
-from accelerator_rollout.decide.reasons import Refusal, Waiting
+from accelerator_rollout.decide.reasons import Waiting
 from accelerator_rollout.records import PodRecord, StatefulSetRecord
 from accelerator_rollout.workloads.base import NotNow, Refused
+from accelerator_rollout.workloads.on_delete import OnDeleteDriver, unless_on_delete
 
 
 @dataclass(frozen=True, slots=True)
-class StatefulSetDriver:
+class StatefulSetDriver(OnDeleteDriver):
     """A StatefulSet and its pods at one moment."""
 
     stateful_set: StatefulSetRecord
@@ -17,14 +17,7 @@ class StatefulSetDriver:
 
     def refusal(self) -> Refused | None:
         """Return that only OnDelete leaves the deletion to us."""
-        spec = self.stateful_set
-        if spec.update_strategy == "OnDelete":
-            return None
-        return Refused(
-            Refusal.STRATEGY_NOT_SUPPORTED,
-            f"StatefulSet {spec.name} has update strategy {spec.update_strategy}: its own controller would delete pods "
-            "without asking whether devices are free. Set spec.updateStrategy.type to OnDelete",
-        )
+        return unless_on_delete(self.stateful_set)
 
     def revision(self) -> str:
         """Return the controller's own name of the update revision."""
@@ -44,22 +37,9 @@ class StatefulSetDriver:
         """Whether the pod is of the update revision."""
         return pod.revision == self.stateful_set.update_revision
 
-    def complete(self) -> bool:
-        """Whether every live pod is of the update revision."""
-        return all(self.updated(p) for p in self.pods if p.live)
-
-    def stepping(self) -> bool:
-        """OnDelete never deletes by itself."""
-        return False
-
-    def held_back(self) -> NotNow | None:
-        """A StatefulSet has no pause."""
-        return None
-
-    def open_blocked(self, pod: PodRecord) -> NotNow | None:
-        """Opening sets nothing off under OnDelete."""
-        del pod
-        return None
+    def live(self) -> tuple[PodRecord, ...]:
+        """Return the live pods."""
+        return tuple(p for p in self.pods if p.live)
 
     def choose(self, candidates: tuple[PodRecord, ...]) -> PodRecord:
         """Return the highest ordinal, as the StatefulSet's own rolling update does; of pods that are down the lowest.
@@ -73,28 +53,6 @@ class StatefulSetDriver:
     def holds_up(self, pod: PodRecord, departed_name: str) -> bool:
         """Whether the pod comes before the other one, or succeeds it; where no order matters, that state does not last."""
         return 0 <= _ordinal(pod.name) <= _ordinal(departed_name)
-
-    def prepare(self, candidates: tuple[PodRecord, ...]) -> tuple[Action, ...]:
-        """Nothing: an eviction needs no preparation."""
-        del candidates
-        return ()
-
-    def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
-        """Evict the pod."""
-        return self.behind() or (EvictPod(victim.name, victim.uid),)
-
-    def upkeep(self, *, may_move: bool) -> tuple[Action, ...]:
-        """Nothing stands between steps."""
-        del may_move
-        return ()
-
-    def let_go(self) -> tuple[Action, ...]:
-        """Nothing of ours is on the StatefulSet."""
-        return ()
-
-    def ungated_revisions(self) -> tuple[str, ...]:
-        """OnDelete makes every new pod at the update revision: old ones make none."""
-        return ()
 
 
 def _of_pod(pod: PodRecord) -> int:
