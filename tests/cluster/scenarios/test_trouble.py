@@ -1,6 +1,7 @@
 """Given trouble in the middle of a rollout: a bad image, a stranger, a crash, other people's writes."""
 
 import asyncio
+from dataclasses import replace
 
 from lab.client import PatchType
 from lab.operator_process import OperatorProcess
@@ -166,15 +167,18 @@ async def test_scaling_in_mid_step(kind: str, make_world: MakeWorld, operator: O
 
 
 async def test_ten_idle_minutes_scaled_to_one_bring_no_write(
-    kind: str, make_world: MakeWorld, operator: OperatorProcess
+    make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
     """60 s: longer than a resync and than every timer that could tick."""
-    world = await make_world(Shape(kind, replicas=1), devices=(1,))
-    await world.settle_in()
+    one = await make_world(Shape("Deployment", replicas=1), devices=(1, 1))
+    other = replace(one, name="other", shape=Shape("StatefulSet", replicas=1))
+    await one.settle_in()
+    await other.settle_in()
     before = await operator.metrics()
-    version = (await world.rollout())["metadata"]["resourceVersion"]
+    versions = [(await world.rollout())["metadata"]["resourceVersion"] for world in (one, other)]
     await asyncio.sleep(60)
-    assert (await world.rollout())["metadata"]["resourceVersion"] == version
+    after = [(await world.rollout())["metadata"]["resourceVersion"] for world in (one, other)]
+    assert after == versions
     writes = [_writes(text) for text in (before, await operator.metrics())]
     assert writes[0] == writes[1], "an idle operator writes nothing"
 
