@@ -67,10 +67,12 @@ async def run_checks(
 ) -> tuple[str, ...]:
     """Return a sentence for each check that is not true of a device of the departed pod. Raises ActError."""
     failures: list[str] = []
+    drivers = sorted({held.driver for claim in entry.claims for held in claim.devices})
+    slices = {d: await client.read_all(Kind.SLICES, fields=f"spec.driver={d}") for d in drivers}
     for claim in entry.claims:
         conditions = _conditions(await client.read(Kind.CLAIMS, namespace, claim.name), claim)
         for held in claim.devices:
-            device = await _device(client, held, entry.node_name)
+            device = _device(slices[held.driver], held, entry.node_name)
             for check in checks:
                 if device is None:
                     why = "the device is not published"
@@ -121,13 +123,12 @@ async def _unlike(check: PrometheusCheck, device: Raw) -> str:
     return ""
 
 
-async def _device(client: Reading, held: HeldDevice, node: str) -> Raw | None:
-    """Return the device as its pool's newest generation publishes it, in plain values."""
-    raw = await client.read_all(Kind.SLICES, fields=f"spec.driver={held.driver}")
-    pool = [s["spec"] for s in raw if s["spec"]["pool"]["name"] == held.pool]
+def _device(slices: Iterable[Raw], held: HeldDevice, node: str) -> Raw | None:
+    """Return the device as its pool's newest generation publishes it, in plain values. `slices` are its driver's."""
+    pool = [s["spec"] for s in slices if s["spec"]["pool"]["name"] == held.pool]
     newest = max((spec["pool"].get("generation") or 0 for spec in pool), default=0)
-    for spec in pool:
-        for device in spec.get("devices") or () if (spec["pool"].get("generation") or 0) == newest else ():
+    for spec in (s for s in pool if (s["pool"].get("generation") or 0) == newest):
+        for device in spec.get("devices") or ():
             if device["name"] == held.device:
                 names = {"driver": held.driver, "pool": held.pool, "name": held.device}
                 return names | {"node": spec.get("nodeName") or node} | published(device)

@@ -27,17 +27,15 @@ def checking(replacement: Replacement, snapshot: Snapshot, now: datetime) -> Obs
     return None
 
 
-def due_checks(
-    snapshot: Snapshot, found: Iterable[tuple[Replacement, Obstacle | None]], now: datetime
-) -> tuple[RunChecks, ...]:
+def due_checks(found: Iterable[tuple[Replacement, Obstacle | None]], now: datetime) -> tuple[RunChecks, ...]:
     """Return the checks that are to be asked now, of departures with what keeps their devices."""
-    due = []
-    for entry, obstacle in found:
-        failed = obstacle is not None and obstacle.reason is NotFree.CHECK_FAILED
-        again = failed and obstacle is not None and obstacle.due is not None and now >= obstacle.due
-        if again or (obstacle is not None and obstacle.reason is NotFree.CHECKS_RUNNING):
-            due.append(RunChecks(entry.id))
-    return tuple(due)
+    return tuple(
+        RunChecks(entry.id)
+        for entry, obstacle in found
+        if obstacle is not None
+        and obstacle.reason in (NotFree.CHECKS_RUNNING, NotFree.CHECK_FAILED)
+        and (obstacle.due is None or now >= obstacle.due)
+    )
 
 
 def _run(replacement_id: str, snapshot: Snapshot) -> CheckRun | None:

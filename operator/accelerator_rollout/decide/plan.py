@@ -183,7 +183,7 @@ class _Decision:
 
     def _checks(self) -> tuple[Action, ...]:
         verdicts = ((a.entry, a.verdict.obstacle) for a in self.appraisals if a.verdict is not None)
-        return due_checks(self.snapshot, verdicts, self.now)
+        return due_checks(verdicts, self.now)
 
     def _step_actions(self) -> tuple[Action, ...]:
         if isinstance(self.step, Step):
