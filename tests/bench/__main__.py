@@ -54,7 +54,7 @@ async def measure(here: Place, options: argparse.Namespace) -> list[Figure]:
 
 
 def _work(claims: int) -> list[Figure]:
-    few, many = milliseconds(FEW), milliseconds(claims)
+    few, many = milliseconds(FEW, claims)
     return [
         Figure(f"event and decision, {FEW} unrelated claims", few, "ms"),
         Figure(f"event and decision, {claims} unrelated claims", many, "ms"),

@@ -120,21 +120,30 @@ def filled(unrelated: int) -> Store:
     return store
 
 
-def milliseconds(unrelated: int) -> float:
-    """Return what an event about the claim that is awaited costs, and the decision that follows (median)."""
-    store = filled(unrelated)
-    spent = []
+def milliseconds(*unrelated: int) -> list[float]:
+    """Return what an event about the claim that is awaited costs, and the decision that follows (medians).
+
+    The stores take turns, so that a busy moment of the machine falls on all of them alike.
+    """
+    stores = [filled(claims) for claims in unrelated]
+    spent: list[list[float]] = [[] for _ in stores]
     for _ in range(_TIMES):
-        event = _claim("web-0-claim", "web-0", "node-0", "lpu-0")
-        event["status"]["reservedFor"] = []
-        now = datetime.now(UTC)
-        begin = time.perf_counter()
-        keys = store.apply(Kind.CLAIMS, "MODIFIED", event)
-        (key,) = keys or store.keys()
-        snapshot = store.snapshot(key, now)
-        assert isinstance(snapshot, Snapshot)
-        assert isinstance(snapshot.rollout, RolloutObject)
-        decided = plan(snapshot, now)
-        spent.append(time.perf_counter() - begin)
-        assert decided.status.replacements, "the departure must be in flight"
-    return 1000 * median(spent)
+        for store, times in zip(stores, spent, strict=True):
+            times.append(_seconds(store))
+    return [1000 * median(times) for times in spent]
+
+
+def _seconds(store: Store) -> float:
+    event = _claim("web-0-claim", "web-0", "node-0", "lpu-0")
+    event["status"]["reservedFor"] = []
+    now = datetime.now(UTC)
+    begin = time.perf_counter()
+    keys = store.apply(Kind.CLAIMS, "MODIFIED", event)
+    (key,) = keys or store.keys()
+    snapshot = store.snapshot(key, now)
+    assert isinstance(snapshot, Snapshot)
+    assert isinstance(snapshot.rollout, RolloutObject)
+    decided = plan(snapshot, now)
+    spent = time.perf_counter() - begin
+    assert decided.status.replacements, "the departure must be in flight"
+    return spent
