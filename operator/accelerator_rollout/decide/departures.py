@@ -22,6 +22,7 @@ from accelerator_rollout.api.models import (
 )
 from accelerator_rollout.decide.holds import held
 from accelerator_rollout.decide.proof import ended_in_order
+from accelerator_rollout.decide.reasons import Waiting
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.decide.stranded import by_node, stranded
 from accelerator_rollout.names import GATE
@@ -190,7 +191,8 @@ def _attribute(
 
     def waits(entry: Replacement) -> bool:
         pod = pods.get(entry.pod_uid)
-        return entry.stage is Stage.SELECTED and pod is not None and not departed(pod)
+        chosen = entry.stage is Stage.SELECTED and entry.reason != Waiting.NEXT_IN_LINE
+        return chosen and pod is not None and not departed(pod)
 
     expected = [e for e in entries if waits(e)]
     if not expected or _succession(snapshot) is not Succession.BY_AGE:

@@ -74,7 +74,7 @@ def next_step(
         if budget is not None:
             return Blocked(budget, victim)
     actions = driver.replace(victim)
-    return Blocked(actions) if isinstance(actions, NotNow) else Step(victim, actions)
+    return Blocked(actions, victim) if isinstance(actions, NotNow) else Step(victim, actions)
 
 
 def _victim(

@@ -13,6 +13,7 @@ The order of thought:
 The executor calls `plan` again over fresh reads before each action and acts only if the action comes out again.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -39,6 +40,7 @@ from accelerator_rollout.decide.stages import Standing, after_release
 from accelerator_rollout.decide.stranded import remembered
 from accelerator_rollout.guardrails.rules import Finding, findings
 from accelerator_rollout.names import FINALIZER
+from accelerator_rollout.records import PodRecord
 from accelerator_rollout.workloads import driver_for
 from accelerator_rollout.workloads.base import Driver, NotNow, Refused
 
@@ -188,14 +190,22 @@ class _Decision:
     def _step_actions(self) -> tuple[Action, ...]:
         if isinstance(self.step, Step):
             return self.step.actions
+        if self.driver is None:
+            return ()
+        return self.driver.prepare(self._next())
+
+    def _next(self) -> tuple[PodRecord, ...]:
+        """Return the pods of which one is replaced once the successor in flight is healthy; empty before it starts.
+
+        Before that, an opening would wait for the write.
+        """
         if self.driver is None or not isinstance(self.step, Blocked):
             return ()
-        # Only while the successor starts: before that, an opening would wait for the write.
-        starting = all(a.verdict is None for a in self.appraisals if a.left)
-        if self.step.why.reason != Waiting.PODS_UNAVAILABLE or not starting:
+        flying = [a for a in self.appraisals if a.left]
+        if self.step.why.reason != Waiting.PODS_UNAVAILABLE or any(a.verdict is not None for a in flying):
             return ()
         healthy = (p for p in self.snapshot.pods if p.live and available(p, self.min_ready, self.now))
-        return self.driver.prepare(tuple(p for p in healthy if not self.driver.updated(p)))
+        return tuple(p for p in healthy if not self.driver.updated(p))
 
     # What to remember
 
@@ -234,8 +244,7 @@ class _Decision:
         stored = {a.entry.pod_uid: a.entry for a in self.appraisals if not a.left}
         if isinstance(self.step, Step):
             victim = self.step.victim
-            entry = stored.get(victim.uid)
-            return (entry or record(victim, self.snapshot, Cause.ROLLOUT, Stage.SELECTED, self.now),)
+            return (self._chosen(victim, stored, Standing(Stage.SELECTED)),)
         if isinstance(self.step, Blocked) and self.step.victim is not None:
             entry = stored.get(self.step.victim.uid)
             if entry is not None:
@@ -243,7 +252,21 @@ class _Decision:
                 return (restage(entry, Standing(Stage.EVICTING, why.reason, why.message), self.now),)
         if self.driver is not None and self.driver.stepping():
             return tuple(stored.values())
-        return ()
+        # Ahead of time, in the write that tells of the opening: the step itself then waits for none.
+        following = self._next()
+        if self.driver is None or not following or not any(a.in_flight for a in self.appraisals):
+            return ()
+        victim = next((p for p in following if p.uid in stored), None) or self.driver.choose(following)
+        text = f"pod {victim.name} is replaced once the last replacement is healthy"
+        return (self._chosen(victim, stored, Standing(Stage.SELECTED, Waiting.NEXT_IN_LINE, text)),)
+
+    def _chosen(
+        self, victim: PodRecord, stored: Mapping[str, Replacement], standing: Standing
+    ) -> Replacement:
+        entry = stored.get(victim.uid)
+        if entry is None:
+            entry = record(victim, self.snapshot, Cause.ROLLOUT, Stage.SELECTED, self.now)
+        return restage(entry, standing, self.now)
 
     # What to tell
 

@@ -58,6 +58,7 @@ class Waiting(StrEnum):
     DOUBLE_ALLOCATION = "DoubleAllocation"  # a device of the workload is allocated to two claims
     DRIVER_UNAVAILABLE = "DriverUnavailable"  # the pool of the pod's devices is not published
     PODS_UNAVAILABLE = "PodsUnavailable"  # maxUnavailable is used up by pods that are down already
+    NEXT_IN_LINE = "NextInLine"  # recorded ahead of time, to be replaced once the last replacement is healthy
     STEP_NOT_SAFE = "StepNotSafe"  # unpausing would replace more, or fewer, than one pod
     DEVICE_BUDGET = "DevicesInUse"  # S3: holders have reached the limit
     OTHER_RELEASE_UNPROVEN = "OtherReleaseUnproven"  # another departed device looks free and is not proven

@@ -39,7 +39,8 @@ class ObserverSettings:
 class Observer:
     """Keeps `store` up to date and calls `enqueue` with every AcceleratorRollout to decide anew.
 
-    `counted` is told the verb, the resource and the status code of every request, for metrics.
+    `counted` is told the verb, the resource and the status code of every request, for metrics. `filled` is called when
+    the first lists are in.
     """
 
     def __init__(
@@ -49,10 +50,11 @@ class Observer:
         settings: ObserverSettings | None = None,
         *,
         counted: Callable[[str, str, str], None] = lambda _verb, _resource, _code: None,
+        filled: Callable[[], None] = lambda: None,
     ) -> None:
         self._store, self._enqueue = store, enqueue
         self._settings = settings or ObserverSettings()
-        self._counted = counted
+        self._counted, self._filled = counted, filled
         self._resync: Resync | None = None
         self._served: tuple[Served, ...] = ()
         self.events: dict[Kind, int] = dict.fromkeys(Kind, 0)
@@ -118,6 +120,7 @@ class Observer:
         streams.on_gap = self._lost_place
         streams.on_broken = lambda _: self._compare_soon()
         await self._resync.fill()
+        self._filled()
         upgraded = asyncio.create_task(self._upgraded(reader), name="until other versions are served")
         tasks: set[asyncio.Task[Any]] = {
             asyncio.create_task(self._watch(streams, reader, on_signal), name="watches"),

@@ -45,7 +45,7 @@ def test_who_has_the_device_is_said_without_naming_a_foreign_claim() -> None:
     assert "dev-1" in message
     assert "another namespace" in message
     assert "secret" not in message
-    (entry,) = decided.status.replacements
+    entry, _ = decided.status.replacements
     assert (entry.stage, entry.reason) == (Stage.SCHEDULING, "DeviceTaken")
 
 
@@ -95,7 +95,7 @@ def test_devices_that_are_being_attached_are_not_the_schedulers_fault() -> None:
     waiting = world.named("worker-1")
     uses = (DeviceUse(device(1), binding=("attached", "ready")),)
     world.claims["q-worker-1-device"] = claim_of(waiting, device(1), uses=uses)
-    (told,) = world.plan().status.replacements
+    told, _ = world.plan().status.replacements
     assert told.reason == Waiting.AWAITING_BINDING
     assert "attached, ready" in told.message
     assert "q-worker-1-device" in told.message

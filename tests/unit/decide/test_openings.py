@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from accelerator_rollout.api.models import Stage
-from accelerator_rollout.decide.actions import OpenGate, PreferVictim
+from accelerator_rollout.api.models import Cause, Stage
+from accelerator_rollout.decide.actions import EvictPod, OpenGate, PreferVictim, UnpauseDeployment
+from accelerator_rollout.decide.reasons import Waiting
 from accelerator_rollout.names import GATE, HOSTNAME_LABEL
 from accelerator_rollout.records import Phase
 from accelerator_rollout.workloads.deployment import VICTIM_COST
@@ -262,7 +263,41 @@ def test_an_opened_gate_is_not_opened_again(kind: str) -> None:
     world.change("worker-2", gates=())
     decided = world.plan()
     assert of_type(decided.actions, OpenGate) == ()
-    assert [e.stage for e in decided.status.replacements] == [Stage.SCHEDULING]
+    assert [e.stage for e in decided.status.replacements] == [Stage.SCHEDULING, Stage.SELECTED]
+
+
+@EACH
+def test_the_next_choice_is_recorded_while_the_successor_starts_so_that_the_step_waits_for_no_write(
+    kind: str,
+) -> None:
+    world = in_mid_step(kind)
+    world.store(world.plan())
+    world.change("worker-2", gates=())
+    ahead = world.plan()
+    _, following = ahead.status.replacements
+    name = "worker-1" if kind == "StatefulSet" else "worker-0"
+    assert (following.pod_name, following.reason) == (name, Waiting.NEXT_IN_LINE)
+    world.store(ahead)
+    assert world.plan().status.replacements == ahead.status.replacements
+    world.spec = {"paused": True}
+    assert [e.stage for e in world.plan().status.replacements] == [Stage.SCHEDULING]
+    world.spec = {}
+    world.change("worker-2", node="node-2", phase=Phase.RUNNING, ready=True, ready_since=at(-10))
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 2), replica_set(NEW, 1)]
+    step = world.plan()
+    assert of_type(step.actions, EvictPod if kind != "Deployment" else UnpauseDeployment)
+    assert not step.record_first
+
+
+def test_a_pod_that_goes_by_itself_is_no_part_of_a_step_that_is_only_recorded_ahead() -> None:
+    world = in_mid_step("Deployment")
+    world.store(world.plan())
+    world.change("worker-2", gates=())
+    world.store(world.plan())
+    world.change("worker-1", deletion=at(30))
+    causes = {e.pod_name: e.cause for e in world.plan().status.replacements}
+    assert causes["worker-1"] is Cause.DEPARTURE
 
 
 def test_the_next_choice_is_steered_while_the_successor_starts_and_only_once() -> None:
