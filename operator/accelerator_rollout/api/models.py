@@ -36,6 +36,7 @@ from accelerator_rollout.api.base import (
 from accelerator_rollout.api.conditions import Condition
 
 MAX_CHECKS: Final = 8
+MAX_WINDOWS: Final = 16
 MAX_REPLACEMENTS: Final = 100  # in flight at once
 MAX_CLAIMS: Final = 64  # of one pod
 MAX_DEVICES: Final = 32  # of one claim, as resource.k8s.io bounds an allocation
@@ -128,6 +129,13 @@ class Hold(StrEnum):
     AUTO = "Auto"  # where the cluster and our rights allow it
     ALWAYS = "Always"  # and replace nothing where they do not
     NEVER = "Never"
+
+
+class WindowType(StrEnum):
+    """What a window is for."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
 
 
 class _SpecPart(Part):
@@ -288,6 +296,27 @@ class Release(_SpecPart):
         return self
 
 
+class Window(_SpecPart):
+    """Times at which replacements may, or may not, start."""
+
+    type: WindowType
+    """Allow: start replacements only in such windows. Deny: start none in them; stronger than Allow."""
+
+    schedule: Annotated[str, Field(max_length=128, pattern=r"^[^ ]+( [^ ]+){4}$")]
+    """When the window opens, in cron's five fields: minute, hour, day of month, month, day of week."""
+
+    duration_seconds: Annotated[
+        int, Strict(), Field(ge=60, le=31622400, json_schema_extra={"format": "int32"})
+    ]
+    """For how many seconds it stays open. Longer than the time between two openings means that it does not close."""
+
+    time_zone: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$")] = "UTC"
+    """Name of the IANA time zone whose clocks the schedule is about, e.g. Europe/Berlin.
+
+    A time that its clocks skip counts as the moment of the change, one that comes twice counts the first time.
+    """
+
+
 class RolloutSpec(_SpecPart):
     """What to replace, and how carefully."""
 
@@ -301,6 +330,16 @@ class RolloutSpec(_SpecPart):
 
     release: Release = Release()
     """When the devices of a departed pod count as free, and how long that may take."""
+
+    windows: Annotated[
+        tuple[Window, ...],
+        Field(max_length=MAX_WINDOWS, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = ()
+    """When replacements may start; at any time without windows.
+
+    What is in flight is finished, and gates open at any time. Broken pods wait too, but for those that took the place of
+    a pod in flight.
+    """
 
     progress_deadline_seconds: Annotated[
         int, Strict(), Field(ge=30, le=604800, json_schema_extra={"format": "int32"})

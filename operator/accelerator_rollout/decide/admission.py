@@ -4,6 +4,7 @@ A refusal stops disruption, never an opening that safety allows: a pod that wait
 """
 
 from accelerator_rollout.api.models import Hold
+from accelerator_rollout.decide import windows
 from accelerator_rollout.decide.holds import WHY_NOT
 from accelerator_rollout.decide.reasons import Refusal, Waiting
 from accelerator_rollout.decide.snapshot import GateSource, HoldAbility, Snapshot
@@ -45,6 +46,7 @@ def refusal(snapshot: Snapshot, driver: Driver | None) -> Refused | None:
         or _gates(template, what, snapshot)
         or _hold(snapshot)
         or _checks(snapshot)
+        or windows.problem(snapshot.rollout.spec.windows)
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from accelerator_rollout.decide import windows
 from accelerator_rollout.decide.actions import Action
 from accelerator_rollout.decide.admission import gate_unknown
 from accelerator_rollout.decide.allocatable import taken, unpublished
@@ -55,6 +56,14 @@ def next_step(
         return None
     if snapshot.rollout.spec.paused:
         return Blocked(NotNow(Waiting.PAUSED, "spec.paused is true: no further replacement is started"))
+    shut = windows.shut(snapshot.rollout.spec.windows, now)
+    if shut is not None:
+        # What is in flight is finished: a successor that broke goes, or a fix would wait for the next window.
+        in_flight = {a.entry.replacement_pod_uid for a in appraisals if a.in_flight}
+        min_ready = snapshot.workload.min_ready_seconds
+        stale = [p for p in stale if p.uid in in_flight and not available(p, min_ready, now)]
+        if not stale:
+            return Blocked(shut.why)
     waits = driver.held_back() or gate_unknown(snapshot) or _double(snapshot)
     if waits is not None:
         return Blocked(waits)

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from accelerator_rollout.api.models import Cause, Replacement, RolloutStatus, Stage
-from accelerator_rollout.decide import history
+from accelerator_rollout.decide import history, windows
 from accelerator_rollout.decide.actions import Action, AddFinalizer, EvictPod, ProbeGate, UnpauseDeployment
 from accelerator_rollout.decide.admission import conflict, gate_unknown, refusal
 from accelerator_rollout.decide.appraisal import Appraisal, appraise, endings, release_times, restage
@@ -46,7 +46,7 @@ from accelerator_rollout.workloads.base import Driver, NotNow, Refused
 
 _REFUSALS: Final = frozenset(str(r) for r in Refusal)
 _STILL: Final = frozenset(
-    (Waiting.PAUSED, Waiting.PAUSED_BY_USER)
+    (Waiting.PAUSED, Waiting.PAUSED_BY_USER, Waiting.OUTSIDE_WINDOW)
 )  # time spent so counts towards no deadline
 
 
@@ -384,7 +384,7 @@ class _Decision:
         return self.now
 
     def _stands_still(self) -> bool:
-        """Whether a person has stopped us, so that no deadline counts."""
+        """Whether a person, or a window, has stopped us, so that no deadline counts."""
         if self.refused is not None:
             return True
         flying = any(a.in_flight for a in self.appraisals)
@@ -426,6 +426,9 @@ class _Decision:
         due = [a.standing.due for a in self.appraisals if a.standing.due is not None]
         if isinstance(self.step, Blocked) and self.step.due is not None:
             due.append(self.step.due)
+        if self.step is not None:
+            change = windows.next_change(spec.windows, self.now)
+            due += [change] if change is not None else []
         due += [_release_due(a.entry, spec.release.timeout_seconds) for a in self.appraisals if a.unreleased]
         since = status.last_progress_time
         unfinished = any(c.type in ("Reconciling", "Stalled") for c in status.conditions)

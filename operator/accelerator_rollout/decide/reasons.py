@@ -42,6 +42,7 @@ class Refusal(StrEnum):
     NAMED_CLAIMS = "NamedClaimsNotSupported"
     NO_DEVICE_CLAIMS = "NoDeviceClaims"
     CHECK_INVALID = "CheckInvalid"  # spec.release.checks has an expression that cannot be evaluated
+    WINDOW_INVALID = "WindowInvalid"  # spec.windows has a schedule or a time zone that means nothing
     HOLD_NOT_POSSIBLE = "HoldNotPossible"  # spec.release.hold is Always, and cannot be had
 
 
@@ -50,6 +51,7 @@ class Waiting(StrEnum):
 
     STATE_UNKNOWN = "StateUnknown"
     PAUSED = "Paused"  # spec.paused
+    OUTSIDE_WINDOW = "OutsideWindow"  # spec.windows
     PAUSED_BY_USER = "WorkloadPausedByUser"
     WORKLOAD_GOING = "WorkloadGoingAway"
     CONTROLLER_BEHIND = "WaitingForController"  # the workload's controller has not seen the newest spec

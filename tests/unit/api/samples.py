@@ -106,6 +106,10 @@ def _workload(**change: str) -> dict[str, Any]:
     return {"workloadRef": SPEC["workloadRef"] | change}
 
 
+def _window(seconds: int) -> dict[str, Any]:
+    return SPEC | {"windows": [{"type": "Allow", "schedule": "0 2 * * 1-5", "durationSeconds": seconds}]}
+
+
 _NAME = (
     "cannot be the name of a workload: such names have lower case letters, digits, - and . only, "
     "and begin and end with a letter or digit"
@@ -206,6 +210,18 @@ BOUNDS: dict[str, Case] = {
         | {"release": {"settleSeconds": 3601, "timeoutSeconds": 7200}, "progressDeadlineSeconds": 7200},
         field="spec.release.settleSeconds",
         message="less than or equal to 3600",
+    ),
+    "a window may be open for a minute": Case(
+        accepted=_window(60),
+        refused=_window(59),
+        field="spec.windows[0].durationSeconds",
+        message="greater than or equal to 60",
+    ),
+    "a window may be open for a leap year": Case(
+        accepted=_window(31622400),
+        refused=_window(31622401),
+        field="spec.windows[0].durationSeconds",
+        message="less than or equal to 31622400",
     ),
     "the progress deadline may be half a minute": Case(
         accepted=SPEC | {"release": {"timeoutSeconds": 1}, "progressDeadlineSeconds": 30},
