@@ -28,6 +28,7 @@ from accelerator_rollout.decide.snapshot import (
     CheckRun,
     Freshness,
     GateProbe,
+    HealthRun,
     HoldAbility,
     Refused,
     ReserveAbility,
@@ -350,6 +351,7 @@ class World:
     policy_parks: bool = True
     checked: dict[str, CheckRun] = field(default_factory=dict)
     bad_checks: dict[str, str] = field(default_factory=dict)
+    health: dict[str, HealthRun] = field(default_factory=dict)
     revisions: list[RevisionRecord] = field(default_factory=list)
     former: list[PodRecord] = field(default_factory=list)
     ability: HoldAbility = HoldAbility.NOT_PERMITTED
@@ -483,6 +485,7 @@ class World:
             reserve=self.reserve,
             checked=dict(self.checked),
             bad_checks=dict(self.bad_checks),
+            health=dict(self.health),
             reservations=tuple(r for r in self.rules if r.reserved_by == f"arol-{NAME}"),
             disputed=self.disputed,
         )

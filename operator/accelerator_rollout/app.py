@@ -15,7 +15,7 @@ from aiohttp import web
 
 from accelerator_rollout import __version__
 from accelerator_rollout.act.abilities import Abilities
-from accelerator_rollout.act.checks import problems
+from accelerator_rollout.act.checks import invalid
 from accelerator_rollout.act.client import ApiClient, Raw
 from accelerator_rollout.act.confirming import Confirming
 from accelerator_rollout.act.events import Events
@@ -98,7 +98,7 @@ class Operator:
             policy_parks=lambda: self.parking.present,
             hold=lambda: self.abilities.hold,
             reserve=lambda: self.abilities.reserve,
-            bad_checks=lambda rollout: problems(rollout.spec.release.checks),
+            bad_checks=lambda rollout: invalid(rollout.spec),
             workers=settings.workers,
         )
         self._gauges()

@@ -80,6 +80,11 @@ class PodRecord:
     waiting_reason: str = ""  # of the first container that waits, e.g. ImagePullBackOff
     waiting_message: str = ""
     restarts: int = 0
+    # How the container that keeps the pod from being ready ended last; None if none has.
+    exit_code: int | None = None
+    exit_reason: str = ""  # e.g. Error, OOMKilled
+    exit_message: str = ""  # the end of its termination message
+    killed_at: datetime | None = None  # when a container ended by SIGKILL (137) that no memory limit sent
     sandboxed: bool = (
         False  # condition PodReadyToStartContainers: devices are prepared, and the sandbox stands
     )

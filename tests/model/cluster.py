@@ -83,7 +83,8 @@ class Cluster:
     ordered: bool = True
     gated: bool = True  # whether the first template has the gate
     hold: bool = False  # whether the operator may hold claims
-    guard: bool = False  # whether our object asks for guards
+    guard: bool = False
+    soak: int = 0  # seconds  # whether our object asks for guards
     random: Random = field(default_factory=lambda: Random(0))
 
     now: datetime = NOW
@@ -483,7 +484,7 @@ class Cluster:
                 self._start(pod)
             elif not pod.ready and not pod.revision.startswith("bad"):
                 since = self.now.replace(microsecond=0)
-                self.put_pod(pod, phase=Phase.RUNNING, ready=True, ready_since=since)
+                self.put_pod(pod, phase=Phase.RUNNING, ready=True, ready_since=since, waiting_reason="")
         for process in tuple(self.processes.values()):
             if process.node == name and process.pod_uid in self.went and name not in self.stuck_nodes:
                 late = self.now >= self.went[process.pod_uid][0] + timedelta(seconds=LEFTOVERS)
@@ -559,6 +560,19 @@ class Cluster:
                 pod, phase=Phase.FAILED, kubelet_terminal=True, containers_terminated=True, ready=False
             )
 
+    def crash(self) -> None:
+        """A container ends by itself, and is started again when its kubelet looks next."""
+        pod = self.some_pod(p for p in self.live() if p.ready and p.uid in self.processes)
+        if pod is not None:
+            self.put_pod(
+                pod,
+                ready=False,
+                ready_since=None,
+                waiting_reason="CrashLoopBackOff",
+                exit_code=1,
+                exit_reason="Error",
+            )
+
     def stranger_comes(self) -> None:
         number = self.next_number()
         name = f"stranger-{number}"
@@ -613,6 +627,7 @@ class Cluster:
     def create_rollout(self) -> None:
         number = self.next_number()
         raw = {
+            "health": {"soakSeconds": self.soak},
             "workloadRef": {"apiVersion": "apps/v1", "kind": self.kind, "name": NAME},
             "release": {"unproven": {"extraSeconds": EXTRA}, "guard": "Finalizer" if self.guard else "None"},
         }

@@ -15,6 +15,8 @@ WORLDS = {
     "StatefulSet": {"kind": "StatefulSet"},
     "StatefulSet, parallel": {"kind": "StatefulSet", "ordered": False},
     "StatefulSet, adopted while it runs": {"kind": "StatefulSet", "gated": False},
+    "Deployment, soaking": {"kind": "Deployment", "soak": 5},
+    "StatefulSet, soaking": {"kind": "StatefulSet", "soak": 5},
     "Deployment, held": {"kind": "Deployment", "hold": True},
     "StatefulSet, held": {"kind": "StatefulSet", "hold": True},
     "Deployment, guarded": {"kind": "Deployment", "guard": True},

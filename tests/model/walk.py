@@ -41,11 +41,20 @@ class Walk:
         gated: bool = True,
         hold: bool = False,
         guard: bool = False,
+        soak: int = 0,
         seed: int = 0,
         decide: object = plan,
     ) -> "Walk":
         cluster = Cluster(
-            kind, replicas, devices, ordered=ordered, gated=gated, hold=hold, guard=guard, random=Random(seed)
+            kind,
+            replicas,
+            devices,
+            ordered=ordered,
+            gated=gated,
+            hold=hold,
+            guard=guard,
+            soak=soak,
+            random=Random(seed),
         )
         if not gated:  # it ran before anybody thought of us
             cluster.rollout = None
@@ -285,6 +294,7 @@ _STEPS: Final[tuple[tuple[int, str, Callable[[Walk], None]], ...]] = (
     (2, "taint", Walk.flip_taint),
     (2, "pool", Walk.flip_pool),
     (1, "driver", Walk.flip_driver),
+    (2, "crash", lambda w: w.cluster.crash()),
 )
 _TABLE: Final = tuple((title, act) for weight, title, act in _STEPS for _ in range(weight))
 STEPS: Final = len(_TABLE)

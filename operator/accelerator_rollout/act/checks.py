@@ -1,4 +1,4 @@
-"""Asks spec.release.checks: CEL over devices as their slices publish them, and queries to a Prometheus about them.
+"""Asks checks: CEL over devices as their slices publish them, and queries to a Prometheus about devices and pods.
 
 The expressions are written by whoever may edit an AcceleratorRollout, so they are bounded: in length by the schema, in
 work by the number of macros that go over lists.
@@ -11,16 +11,27 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from accelerator_rollout.act.prometheus import QueryError, query
-from accelerator_rollout.api.models import Check, HeldClaim, HeldDevice, PrometheusCheck, Replacement
+from accelerator_rollout.api.models import (
+    Check,
+    HealthCheck,
+    HeldClaim,
+    HeldDevice,
+    PrometheusCheck,
+    Replacement,
+    RolloutSpec,
+)
 from accelerator_rollout.observe.devices import published
 from accelerator_rollout.observe.kinds import Kind
+from accelerator_rollout.records import Device, PodRecord
 
 Raw = Mapping[str, Any]
 
 _MACRO: Final = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
 _MOST_MACROS: Final = 2
 _CACHED: Final = 256
-_PLACEHOLDERS: Final = {"$(driver)": "driver", "$(pool)": "pool", "$(device)": "name", "$(node)": "node"}
+_OF_DEVICE: Final = {"$(driver)": "driver", "$(pool)": "pool", "$(device)": "name"}
+_PLACEHOLDERS: Final = _OF_DEVICE | {"$(node)": "node"}
+_OF_POD: Final = {"$(pod)": "pod", "$(namespace)": "namespace", "$(node)": "node"}
 
 
 class Reading(Protocol):
@@ -39,15 +50,29 @@ class BadCheckError(ValueError):
     """A check that can never be evaluated."""
 
 
-def problems(checks: Iterable[Check]) -> dict[str, str]:
+def invalid(spec: RolloutSpec) -> dict[str, str]:
+    """Return why checks can never be evaluated, by name and place."""
+    found = {f"{name} of spec.release.checks": why for name, why in problems(spec.release.checks).items()}
+    return found | {
+        f"{name} of spec.health.checks": why for name, why in problems(spec.health.checks).items()
+    }
+
+
+def problems(checks: Iterable[Check | HealthCheck]) -> dict[str, str]:
     """Return why checks can never be evaluated, by their names."""
     found = {}
     for check in checks:
         try:
-            _compiled(check.prometheus.condition if check.prometheus else check.cel)
+            _compiled(_expression(check))
         except BadCheckError as error:
             found[check.name] = str(error)
     return found
+
+
+def _expression(check: Check | HealthCheck) -> str:
+    if isinstance(check, Check) and check.prometheus is None:
+        return check.cel
+    return check.prometheus.condition if check.prometheus is not None else ""
 
 
 @lru_cache(maxsize=_CACHED)
@@ -105,11 +130,40 @@ def _why_not(expression: str, known: Raw) -> str:
     )
 
 
-async def _unlike(check: PrometheusCheck, device: Raw) -> str:
-    """Return why what the query brings is not as it has to be; "" if it is."""
+async def run_health_checks(
+    checks: tuple[HealthCheck, ...], pod: PodRecord, devices: tuple[Device, ...]
+) -> tuple[str, ...]:
+    """Return a sentence for each check that is not true of the pod, or of one of its devices where it asks for those."""
+    failures: list[str] = []
+    of_pod = {"pod": pod.name, "namespace": pod.namespace, "node": pod.node}
+    for check in checks:
+        if not any(placeholder in check.prometheus.query for placeholder in _OF_DEVICE):
+            why = await _unlike(check.prometheus, of_pod, _OF_POD, at_value=False)
+            failures += [f"check {check.name}: {why}"] if why else []
+            continue
+        if not devices:
+            failures.append(f"check {check.name}: the pod has no device that it could be asked of")
+        for device in devices:
+            known = of_pod | {"driver": device.driver, "pool": device.pool, "name": device.name}
+            why = await _unlike(check.prometheus, known, _OF_POD | _OF_DEVICE, at_value=False)
+            failures += [f"check {check.name} on device {device}: {why}"] if why else []
+    return tuple(failures)
+
+
+async def _unlike(
+    check: PrometheusCheck,
+    known: Raw,
+    placeholders: Mapping[str, str] = _PLACEHOLDERS,
+    *,
+    at_value: bool = True,
+) -> str:
+    """Return why what the query brings is not as it has to be; "" if it is.
+
+    `at_value`: with the value, which may be another each time that it is asked.
+    """
     expression = check.query
-    for placeholder, key in _PLACEHOLDERS.items():
-        expression = expression.replace(placeholder, str(device[key]))
+    for placeholder, key in placeholders.items():
+        expression = expression.replace(placeholder, str(known[key]))
     try:
         values = await query(check.address, expression)
     except QueryError as error:
@@ -119,7 +173,7 @@ async def _unlike(check: PrometheusCheck, device: Raw) -> str:
     for value in values:
         why = await asyncio.to_thread(_why_not, check.condition, {"value": value})
         if why:
-            return f"{why} at {value:g}"
+            return f"{why} at {value:g}" if at_value else why
     return ""
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol, assert_never
 
-from accelerator_rollout.act.checks import run_checks
+from accelerator_rollout.act.checks import run_checks, run_health_checks
 from accelerator_rollout.act.client import Client, Raw
 from accelerator_rollout.act.confirming import Confirming
 from accelerator_rollout.act.events import Events, Subject
@@ -38,6 +38,7 @@ from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
     AddGuard,
+    CheckHealth,
     EndHold,
     EndReservation,
     EvictPod,
@@ -59,7 +60,7 @@ from accelerator_rollout.decide.outcome import EventType, Notice, Plan
 from accelerator_rollout.decide.patience import AT_MOST, patience
 from accelerator_rollout.decide.reasons import Announcement
 from accelerator_rollout.decide.reservations import rule_name, taint_of
-from accelerator_rollout.decide.snapshot import CheckRun, GateProbe, GateSource, Refused, Snapshot
+from accelerator_rollout.decide.snapshot import CheckRun, GateProbe, GateSource, HealthRun, Refused, Snapshot
 from accelerator_rollout.errors import (
     ActError,
     ConflictError,
@@ -125,6 +126,7 @@ class Outcome:
     refused: Refused | None = None
     probe: GateProbe | None = None
     checked: Mapping[str, CheckRun] = field(default_factory=dict)  # by id of the replacement
+    health: Mapping[str, HealthRun] = field(default_factory=dict)  # by UID of the successor
     held: tuple[str, ...] = ()  # UIDs of claims that were held
     stored: bool = True  # the status in the cluster is the plan's
     patience: float = 0.0  # what the plan's status has, if it is not stored
@@ -216,7 +218,7 @@ class Executor:
 
     async def _act(self, action: Action, snapshot: Snapshot, outcome: Outcome) -> tuple[Snapshot, Outcome]:
         fresh = snapshot
-        if not isinstance(action, AddFinalizer | RemoveFinalizer | ProbeGate | RunChecks):
+        if not isinstance(action, AddFinalizer | RemoveFinalizer | ProbeGate | RunChecks | CheckHealth):
             reads = await self._confirming.read(action, snapshot)
             now = self._clock()
             fresh = merge(snapshot, reads, now)
@@ -234,6 +236,10 @@ class Executor:
             run = await self._check(fresh, action.replacement_id)
             news = {action.replacement_id: run} if run is not None else {}
             outcome = replace(outcome, checked={**outcome.checked, **news}, again=True)
+        elif isinstance(action, CheckHealth):
+            asked = await self._health(fresh, action.pod_uid)
+            told = {action.pod_uid: asked} if asked is not None else {}
+            outcome = replace(outcome, health={**outcome.health, **told}, again=True)
         else:
             await self._send(action, fresh)
             if isinstance(action, HoldClaim):
@@ -360,6 +366,20 @@ class Executor:
         except ActError as error:
             failures = (f"the checks could not be made: {error}",)
         return CheckRun(rollout.generation, self._clock(), failures)
+
+    async def _health(self, fresh: Snapshot, pod_uid: str) -> HealthRun | None:
+        """Ask the checks of a successor that soaks, and count those in a row that were not true."""
+        pod = next((p for p in fresh.pods if p.uid == pod_uid), None)
+        if pod is None:
+            return None
+        names = set(pod.claim_names)
+        uses = (u for c in fresh.claims.values() if c.name in names for u in c.uses or ())
+        devices = tuple(sorted({u.device for u in uses}, key=str))
+        failures = await run_health_checks(fresh.rollout.spec.health.checks, pod, devices)
+        before = fresh.health.get(pod_uid)
+        known = before is not None and before.generation == fresh.rollout.generation
+        in_a_row = (before.in_a_row if known and before is not None else 0) + 1 if failures else 0
+        return HealthRun(fresh.rollout.generation, self._clock(), failures, in_a_row)
 
     async def _probe(self, fresh: Snapshot, digest: str) -> GateProbe:
         """Find out whether a pod of the workload's template comes back with our gate."""

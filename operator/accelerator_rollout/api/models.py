@@ -87,6 +87,21 @@ class Proof(StrEnum):
     WAIT_ELAPSED = "WaitElapsed"  # no proof, only the wait for unproven releases
 
 
+class OnTimeout(StrEnum):
+    """What becomes of a rollout whose release takes too long."""
+
+    PAUSE = "Pause"
+    ABORT = "Abort"
+
+
+class FailurePolicy(StrEnum):
+    """What becomes of a rollout whose new pods fail."""
+
+    PAUSE = "Pause"
+    ABORT = "Abort"
+    UNDO = "Undo"
+
+
 class Outcome(StrEnum):
     """How a rollout ended, if it has."""
 
@@ -238,6 +253,10 @@ class Release(_SpecPart):
     condition clears when the devices are free.
     """
 
+    on_timeout: OnTimeout = OnTimeout.PAUSE
+    """Pause: when timeoutSeconds have passed, wait on, and go on once the devices are free. Abort: start no further
+    replacement of this revision."""
+
     hold: Hold = Hold.AUTO
     """Whether the devices of the workload's pods stay allocated after a pod is gone, until its release is proven.
 
@@ -317,6 +336,84 @@ class Window(_SpecPart):
     """
 
 
+class Disruption(_SpecPart):
+    """How long a pod may be kept from leaving."""
+
+    timeout_seconds: Annotated[
+        int, Strict(), Field(ge=1, le=86400, json_schema_extra={"format": "int32"})
+    ] = 600
+    """Seconds for which a PodDisruptionBudget may keep the next pod from being replaced before the object is Stalled
+    (EvictionTimeout). No budget is ever overridden; the condition clears when the budget allows."""
+
+
+class HealthCheck(_SpecPart):
+    """A condition that a successor has to meet while it soaks."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """What to call it in messages; each check of an object has a name of its own."""
+
+    prometheus: PrometheusCheck
+    """A query to a Prometheus server, with $(pod), $(namespace) and $(node) of the successor.
+
+    With $(driver), $(pool) or $(device) in it, it is asked for each of the successor's devices.
+    """
+
+
+class Health(_SpecPart):
+    """When a successor counts as healthy, and how long each stage on its way there may take."""
+
+    model_config = ConfigDict(json_schema_extra=rules.validated_by(rules.CHECKS_NEED_A_SOAK))
+
+    min_ready_seconds: Annotated[
+        int, Strict(), Field(ge=0, le=86400, json_schema_extra={"format": "int32"})
+    ] = 0
+    """Seconds for which a pod must be ready before it counts as available; the workload's own minReadySeconds, if
+    that is more."""
+
+    schedule_timeout_seconds: Annotated[
+        int, Strict(), Field(ge=1, le=86400, json_schema_extra={"format": "int32"})
+    ] = 300
+    """Seconds from the opening of a successor's gate until it has a node (ScheduleTimeout). The cluster's matter:
+    failurePolicy does not apply."""
+
+    prepare_timeout_seconds: Annotated[
+        int, Strict(), Field(ge=1, le=86400, json_schema_extra={"format": "int32"})
+    ] = 900
+    """Seconds from then until its containers run: devices are prepared, images pulled (PrepareTimeout)."""
+
+    ready_timeout_seconds: Annotated[
+        int, Strict(), Field(ge=1, le=86400, json_schema_extra={"format": "int32"})
+    ] = 1800
+    """Seconds from then until it is ready (ReadyTimeout). Large models load for a quarter of an hour."""
+
+    soak_seconds: Annotated[int, Strict(), Field(ge=0, le=86400, json_schema_extra={"format": "int32"})] = 0
+    """Seconds for which an available successor is watched before the next pod is replaced."""
+
+    failure_threshold: Annotated[int, Strict(), Field(ge=1, le=60, json_schema_extra={"format": "int32"})] = 3
+    """How many failures in a row make a successor fail (HealthFailed).
+
+    Failures are checks that are not true, counted from the start of the operator's process, and each time that
+    the pod becomes unready again while it soaks.
+    """
+
+    checks: Annotated[
+        tuple[HealthCheck, ...],
+        Field(
+            max_length=MAX_CHECKS,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = ()
+    """What has to be true of a successor while it soaks, asked every 10 seconds and once more at the end.
+
+    What cannot be evaluated is not true.
+    """
+
+    @model_validator(mode="after")
+    def _checks_need_a_soak(self) -> Self:
+        rules.check_soak(len(self.checks), self.soak_seconds)
+        return self
+
+
 class RolloutSpec(_SpecPart):
     """What to replace, and how carefully."""
 
@@ -341,12 +438,26 @@ class RolloutSpec(_SpecPart):
     a pod in flight.
     """
 
+    disruption: Disruption = Disruption()
+    """How long a pod may be kept from leaving."""
+
+    health: Health = Health()
+    """When a successor counts as healthy, and how long each stage on its way there may take."""
+
+    failure_policy: FailurePolicy = FailurePolicy.PAUSE
+    """What to do when a successor is not prepared or ready in time, or fails its health checks.
+
+    Pause: replace no further healthy pod, and go on once it recovers or the template changes. Abort: start no further
+    replacement of this revision. Undo: bring the pods back to the revision before.
+    """
+
     progress_deadline_seconds: Annotated[
         int, Strict(), Field(ge=30, le=604800, json_schema_extra={"format": "int32"})
     ] = 1800
     """Seconds without any movement after which an unfinished rollout is Stalled (ProgressDeadlineExceeded).
 
-    It goes on by itself as soon as something moves. Must be at least release.timeoutSeconds.
+    It covers what has no deadline of its own (in disruption, release and health). It goes on by itself as soon as
+    something moves. Must be at least release.timeoutSeconds.
     """
 
     @model_validator(mode="after")
@@ -467,6 +578,12 @@ class Replacement(Part):
     replacement_pod_name: ObjectName = ""
     """Name of the successor."""
 
+    killed_after_grace: Flag | None = None
+    """True if the departed pod's grace period ended before its containers did, so that they were killed."""
+
+    relapses: Count | None = None
+    """How often the successor was ready and became unready again before it was done."""
+
     stage_times: Annotated[
         tuple[StageEntry, ...],
         Field(max_length=MAX_STAGE_TIMES, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
@@ -495,6 +612,9 @@ class PastReplacement(Part):
 
     proof: Proof | None = None
     """What said that the node had let go of the devices."""
+
+    killed_after_grace: Flag | None = None
+    """True if its grace period ended before its containers did, so that they were killed."""
 
     stages: Annotated[
         tuple[StageDuration, ...],

@@ -30,6 +30,11 @@ _SETTLE_HELP: Final = (
     "so every release would be late"
 )
 
+_SOAK_HELP: Final = (
+    "soakSeconds must be at least 1 where there are checks: they are asked while a successor soaks, "
+    "and would never be asked"
+)
+
 _CHECK_HELP: Final = "a check has either cel or prometheus"
 
 
@@ -101,6 +106,12 @@ SETTLES_IN_TIME: Final = CelRule(
     field_path=".settleSeconds",
 )
 
+CHECKS_NEED_A_SOAK: Final = CelRule(
+    rule="self.soakSeconds > 0 || !has(self.checks) || size(self.checks) == 0",
+    message=_SOAK_HELP,
+    field_path=".soakSeconds",
+)
+
 ONE_KIND_OF_CHECK: Final = CelRule(
     rule="(has(self.cel) && self.cel != '') != has(self.prometheus)",
     message=_CHECK_HELP,
@@ -149,6 +160,12 @@ def check_settle(settle_seconds: int, release_timeout_seconds: int) -> None:
     """Raise ValueError where SETTLES_IN_TIME refuses the pair."""
     if settle_seconds >= release_timeout_seconds:
         raise ValueError(_SETTLE_HELP)
+
+
+def check_soak(checks: int, soak_seconds: int) -> None:
+    """Raise ValueError where CHECKS_NEED_A_SOAK refuses the pair."""
+    if checks and not soak_seconds:
+        raise ValueError(_SOAK_HELP)
 
 
 def check_kind_of_check(*, has_cel: bool, has_prometheus: bool) -> None:

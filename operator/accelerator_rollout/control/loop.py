@@ -21,6 +21,7 @@ from accelerator_rollout.decide.snapshot import (
     CheckRun,
     GateProbe,
     GateSource,
+    HealthRun,
     HoldAbility,
     Refused,
     ReserveAbility,
@@ -81,6 +82,7 @@ class _Memory:
     probe: GateProbe | None = None
     probed_at: datetime | None = None
     checked: dict[str, CheckRun] = field(default_factory=dict)  # by id of the replacement
+    health: dict[str, HealthRun] = field(default_factory=dict)  # by UID of the successor
     holds: Counter[str] = field(default_factory=Counter)  # per claim UID: how often we held it
 
     def disputed(self, snapshot: Snapshot) -> frozenset[str]:
@@ -183,6 +185,7 @@ class Loop:
             reserve=self._reserve(),
             disputed=memory.disputed(snapshot),
             checked=dict(memory.checked),
+            health=dict(memory.health),
             bad_checks=self._bad_checks(snapshot.rollout),
         )
         backlog = self._backlog(memory, snapshot.rollout)
@@ -212,6 +215,10 @@ class Loop:
         there = {r.id for r in plan.status.replacements}
         memory.checked = {
             id_: run for id_, run in {**memory.checked, **outcome.checked}.items() if id_ in there
+        }
+        followers = {r.replacement_pod_uid for r in plan.status.replacements}
+        memory.health = {
+            uid: run for uid, run in {**memory.health, **outcome.health}.items() if uid in followers
         }
         if outcome.refused is not None:
             memory.refused = (outcome.refused,)

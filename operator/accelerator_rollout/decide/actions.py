@@ -150,6 +150,14 @@ class RunChecks:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckHealth:
+    """Ask spec.health.checks about a successor that soaks."""
+
+    pod_name: str
+    pod_uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeGate:
     """Create a pod of the workload's template by dry run, to learn whether the admission policy gates it."""
 
@@ -173,5 +181,6 @@ Action = (
     | ReserveDevice
     | EndReservation
     | RunChecks
+    | CheckHealth
     | ProbeGate
 )

@@ -103,7 +103,7 @@ def _checks(snapshot: Snapshot) -> Refused | None:
     for name, why in sorted(snapshot.bad_checks.items()):
         return Refused(
             Refusal.CHECK_INVALID,
-            f"check {name} of spec.release.checks can never be evaluated: {why}. Correct it, or take it out",
+            f"check {name} can never be evaluated: {why}. Correct it, or take it out",
         )
     return None
 

@@ -9,9 +9,10 @@ from accelerator_rollout.decide.actions import EndHold
 from accelerator_rollout.decide.allocatable import Obstacle
 from accelerator_rollout.decide.departures import departed, gated
 from accelerator_rollout.decide.holds import ends
+from accelerator_rollout.decide.killed import killed_after_grace
 from accelerator_rollout.decide.outcome import ReleaseTime
 from accelerator_rollout.decide.reasons import Waiting
-from accelerator_rollout.decide.release import Verdict, judge, lost, stalled_after
+from accelerator_rollout.decide.release import Verdict, judge, last_known, lost, stalled_after
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.decide.stages import Standing, after_release, before_release
 from accelerator_rollout.decide.stranded import stranded
@@ -68,6 +69,8 @@ def appraise(entry: Replacement, snapshot: Snapshot, min_ready_seconds: int, now
     taken = lost(entry, snapshot) if opened and standing.reason == Waiting.AWAITING_SCHEDULER else None
     if taken is not None:
         standing = replace(standing, reason=taken.reason, message=f"{standing.message}; {taken.message}")
+    if not entry.killed_after_grace and killed_after_grace(pod or last_known(snapshot, entry.pod_uid)):
+        entry = entry.model_copy(update={"killed_after_grace": True})
     if verdict is not None:
         released = (entry.released_at or now) if verdict.released else None
         entry = entry.model_copy(update={"proof": verdict.proof, "released_at": released})
@@ -124,6 +127,8 @@ def restage(entry: Replacement, standing: Standing, now: datetime) -> Replacemen
     }
     if entry.stage is not standing.stage:
         update["stage_started_at"] = now
+        if entry.stage is Stage.SOAKING and standing.stage is Stage.WARMING_UP:
+            update["relapses"] = (entry.relapses or 0) + 1
         times = (*entry.stage_times, StageEntry(stage=standing.stage, at=now))
         update["stage_times"] = times[-MAX_STAGE_TIMES:]
     return entry.model_copy(update=update)

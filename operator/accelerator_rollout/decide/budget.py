@@ -44,6 +44,12 @@ def _limit(snapshot: Snapshot) -> int:
     return max(replicas, sum(p.live for p in snapshot.pods))
 
 
+def min_ready(snapshot: Snapshot) -> int:
+    """Return for how many seconds a pod must be ready to count as available: the workload's word or ours."""
+    own = snapshot.workload.min_ready_seconds if snapshot.workload else 0
+    return max(own, snapshot.rollout.spec.health.min_ready_seconds)
+
+
 def available(pod: PodRecord, min_ready_seconds: int, now: datetime) -> bool:
     """Whether the pod counts as available: ready for at least `min_ready_seconds`."""
     if not pod.live or not pod.ready:

@@ -15,6 +15,7 @@ from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
     AddGuard,
+    CheckHealth,
     EndHold,
     EndReservation,
     EvictPod,
@@ -126,7 +127,7 @@ def reads_for(action: Action, snapshot: Snapshot) -> tuple[Read, ...]:
         case AddFinalizer() | RemoveFinalizer() | ProbeGate() | HoldClaim() | EndHold() | AddGuard():
             return ()
         # A name that is made of both object and device, and the UID of the rule, are enough.
-        case ReserveDevice() | EndReservation() | RunChecks():
+        case ReserveDevice() | EndReservation() | RunChecks() | CheckHealth():
             return ()
     assert_never(action)
 

@@ -13,7 +13,8 @@ from accelerator_rollout.decide.actions import Action
 from accelerator_rollout.decide.admission import gate_unknown
 from accelerator_rollout.decide.allocatable import taken, unpublished
 from accelerator_rollout.decide.appraisal import Appraisal
-from accelerator_rollout.decide.budget import MAX_UNAVAILABLE, available
+from accelerator_rollout.decide.budget import MAX_UNAVAILABLE, available, min_ready
+from accelerator_rollout.decide.health import soaks
 from accelerator_rollout.decide.reasons import NotFree, Waiting
 from accelerator_rollout.decide.release import pool_of
 from accelerator_rollout.decide.snapshot import Snapshot
@@ -93,15 +94,18 @@ def _victim(
     stale: list[PodRecord],
     now: datetime,
 ) -> PodRecord | NotNow:
-    min_ready = snapshot.workload.min_ready_seconds if snapshot.workload else 0
+    seconds = min_ready(snapshot)
     chosen = {a.entry.pod_uid for a in appraisals if not a.left}
-    broken = [p for p in stale if not available(p, min_ready, now)]
+    broken = [p for p in stale if not available(p, seconds, now)]
     in_flight = [a for a in appraisals if a.in_flight]
     if broken:
         return _broken_victim(broken, in_flight, chosen, driver)
-    if in_flight:
-        return _busy(in_flight)
-    down = [p for p in snapshot.pods if p.live and not available(p, min_ready, now)]
+    # Nobody waits for the soak of a successor that is to be replaced itself; it may be the bad one, so it goes first.
+    unwanted = {p.uid for p in stale}
+    soaking = [a.successor for a in in_flight if soaks(a) and a.successor and a.successor.uid in unwanted]
+    if len(in_flight) > len(soaking):
+        return _busy([a for a in in_flight if a.successor is None or a.successor not in soaking])
+    down = [p for p in snapshot.pods if p.live and not available(p, seconds, now)]
     replicas = snapshot.workload.replicas if snapshot.workload else 0
     missing = replicas - sum(p.live for p in snapshot.pods)
     if len(down) + max(0, missing) >= MAX_UNAVAILABLE:
@@ -110,7 +114,7 @@ def _victim(
             Waiting.PODS_UNAVAILABLE,
             f"pods are down already: {names}. Replacing another would exceed {MAX_UNAVAILABLE}",
         )
-    return _stick(stale, chosen) or driver.choose(tuple(stale))
+    return _stick(stale, chosen) or driver.choose(tuple(soaking or stale))
 
 
 def _broken_victim(

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from accelerator_rollout.decide.actions import Action, OpenGate, PauseDeployment, RemoveFinalizer
 from accelerator_rollout.decide.admission import conflict
 from accelerator_rollout.decide.appraisal import Appraisal, appraise, endings, restage
+from accelerator_rollout.decide.budget import min_ready
 from accelerator_rollout.decide.conditions import leaving
 from accelerator_rollout.decide.departures import gated, match, track
 from accelerator_rollout.decide.guards import guarded, unguarded
@@ -35,9 +36,9 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
     held_back = held_back or bool(snapshot.reservations)
     if not ours and not held_back:
         return Plan((leave,), rollout.status, record_first=False, next_due=None)
-    min_ready = snapshot.workload.min_ready_seconds if snapshot.workload else 0
+    seconds = min_ready(snapshot)
     entries = match(track(snapshot, now), snapshot, now)
-    appraisals = tuple(a for a in (appraise(e, snapshot, min_ready, now) for e in entries) if a.left)
+    appraisals = tuple(a for a in (appraise(e, snapshot, seconds, now) for e in entries) if a.left)
     waiting = [p for p in snapshot.pods if ours and p.live and gated(p)]
     # A departure whose successor does not exist yet counts too: once we are gone, its gate would open at first sight.
     unreleased = [a for a in appraisals if a.unreleased]

@@ -38,6 +38,7 @@ def note(history: tuple[PastRollout, ...], done: Replacement, now: datetime) -> 
         pod_name=done.pod_name,
         replaced_by=done.replacement_pod_name,
         proof=done.proof,
+        killed_after_grace=done.killed_after_grace,
         stages=durations(done, now),
     )
     replacements = (*history[0].replacements, past)[-MAX_HISTORY_REPLACEMENTS:]

@@ -19,6 +19,7 @@ from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
     AddGuard,
+    CheckHealth,
     EndHold,
     EndReservation,
     EvictPod,
@@ -440,10 +441,25 @@ class _Case:
         """Whether the pod is unavailable."""
         if not pod.ready or pod.terminating or pod.terminal:
             return True
-        minimum = self.workload.min_ready_seconds if self.workload else 0
+        minimum = self.rollout.spec.health.min_ready_seconds
+        if self.workload and self.workload.min_ready_seconds > minimum:
+            minimum = self.workload.min_ready_seconds
         if not minimum:
             return False
         return pod.ready_since is None or self.now < pod.ready_since + timedelta(seconds=minimum)
+
+    def soaking(self, pod: PodRecord) -> bool:
+        """Whether the pod is a successor at the target that is to be watched still."""
+        health = self.rollout.spec.health
+        followers = {e.replacement_pod_uid for e in self.rollout.status.replacements}
+        if not health.soak_seconds or pod.uid not in followers or not self.at_target(pod) or self.down(pod):
+            return False
+        run = self.snapshot.health.get(pod.uid)
+        if health.checks and (run is None or run.failures or run.generation != self.rollout.generation):
+            return True
+        own = self.workload.min_ready_seconds if self.workload else 0
+        watched = max(own, health.min_ready_seconds) + health.soak_seconds
+        return pod.ready_since is None or self.now < pod.ready_since + timedelta(seconds=watched)
 
     def at_target(self, pod: PodRecord) -> bool:
         """Whether the pod is of the workload's newest revision."""
@@ -651,7 +667,7 @@ def _own_objects_only(case: _Case) -> Iterator[Violation]:
             case AddFinalizer(uid) | RemoveFinalizer(uid):
                 if uid != case.rollout.uid:
                     yield Violation(Promise.OWN_OBJECTS_ONLY, f"AcceleratorRollout {uid} is another one")
-            case ProbeGate() | RunChecks():
+            case ProbeGate() | RunChecks() | CheckHealth():
                 pass
             case HoldClaim(name, uid) | EndHold(name, uid, _):
                 claim = case.snapshot.claims.get(name)
@@ -761,6 +777,10 @@ def _costs(case: _Case, victim: PodRecord) -> Iterator[Violation]:
     if not case.down(victim):
         if down >= _MAX_DOWN:
             text = f"healthy pod {victim.name} is replaced while {down} are down already"
+            yield Violation(Promise.NO_SECOND_DOWN, text)
+        watched = [p.name for p in others if case.soaking(p)]
+        if watched:
+            text = f"healthy pod {victim.name} is replaced while the soak of {watched[0]} is not over"
             yield Violation(Promise.NO_SECOND_DOWN, text)
         return
     flying = [d for d in case.departures if d.entry is None or not case.finished(d.entry)]

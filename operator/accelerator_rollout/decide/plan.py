@@ -22,22 +22,26 @@ from accelerator_rollout.decide import history, windows
 from accelerator_rollout.decide.actions import Action, AddFinalizer, EvictPod, ProbeGate, UnpauseDeployment
 from accelerator_rollout.decide.admission import conflict, gate_unknown, refusal
 from accelerator_rollout.decide.appraisal import Appraisal, appraise, endings, release_times, restage
-from accelerator_rollout.decide.budget import available
+from accelerator_rollout.decide.budget import available, min_ready
 from accelerator_rollout.decide.checks import due_checks
-from accelerator_rollout.decide.conditions import Late, Picture, conditions, unknown
+from accelerator_rollout.decide.conditions import Picture, conditions, unknown
+from accelerator_rollout.decide.deadlines import Course, failure, late
+from accelerator_rollout.decide.deadlines import due as deadlines
 from accelerator_rollout.decide.departures import match, record, track
 from accelerator_rollout.decide.disruption import Blocked, Step, next_step
 from accelerator_rollout.decide.going_away import going_away
 from accelerator_rollout.decide.guards import guards, unguarded
+from accelerator_rollout.decide.health import due_health_checks, soaked
 from accelerator_rollout.decide.holds import holds, told
 from accelerator_rollout.decide.openings import Openings, openings, waiting_pods
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan, StageTime
-from accelerator_rollout.decide.reasons import Announcement, Overdue, Refusal, Waiting
+from accelerator_rollout.decide.reasons import Announcement, Refusal, Waiting
 from accelerator_rollout.decide.reservations import reservations
 from accelerator_rollout.decide.reservations import told as reservation_told
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.decide.stages import Standing, after_release
 from accelerator_rollout.decide.stranded import remembered
+from accelerator_rollout.decide.warnings import troubles
 from accelerator_rollout.guardrails.rules import Finding, findings
 from accelerator_rollout.names import FINALIZER
 from accelerator_rollout.records import PodRecord
@@ -114,10 +118,14 @@ class _Decision:
         self.driver = driver
         self.now = now
         self.workload = snapshot.workload
-        self.min_ready = self.workload.min_ready_seconds if self.workload else 0
+        self.min_ready = min_ready(snapshot)
         self.refused = refusal(snapshot, driver)
         entries = match(track(snapshot, now), snapshot, now)
-        self.appraisals = tuple(appraise(e, snapshot, self.min_ready, now) for e in entries)
+        judged = (appraise(e, snapshot, self.min_ready, now) for e in entries)
+        self.appraisals = tuple(soaked(a, snapshot, self.min_ready, now) for a in judged)
+        # What spec.failurePolicy answers. Pause needs no answer: S5 lets nothing go on while it stands. Abort and Undo
+        # (and spec.release.onTimeout, for a release that is late) are to be answered from here.
+        self.failed = failure(snapshot, self.appraisals, driver, now) if driver is not None else None
         self.step = self._step()
         self.openings = self._openings()
 
@@ -185,7 +193,7 @@ class _Decision:
 
     def _checks(self) -> tuple[Action, ...]:
         verdicts = ((a.entry, a.verdict.obstacle) for a in self.appraisals if a.verdict is not None)
-        return due_checks(verdicts, self.now)
+        return (*due_checks(verdicts, self.now), *due_health_checks(self.appraisals, self.snapshot, self.now))
 
     def _step_actions(self) -> tuple[Action, ...]:
         if isinstance(self.step, Step):
@@ -301,7 +309,7 @@ class _Decision:
             paused=rollout.spec.paused,
             summary=_summary(status),
             refused=self.refused,
-            late=None if complete or self.refused else self._late(status),
+            late=None if complete or self.refused else late(self._course(status), self.now),
             idle=self.step.why if isinstance(self.step, Blocked) else None,
             waits=self._waits(),
             appraisals=tuple(a for a in self.appraisals if a.in_flight and not self._superfluous(a)),
@@ -390,26 +398,15 @@ class _Decision:
         flying = any(a.in_flight for a in self.appraisals)
         return isinstance(self.step, Blocked) and self.step.why.reason in _STILL and not flying
 
-    def _late(self, status: RolloutStatus) -> Late | None:
-        spec = self.snapshot.rollout.spec
-        for a in self.appraisals:
-            if a.unreleased and self.now >= _release_due(a.entry, spec.release.timeout_seconds):
-                who = a.entry.pod_name or "an unknown predecessor"
-                return Late(
-                    Overdue.RELEASE,
-                    f"the devices of pod {who} are not free {spec.release.timeout_seconds} s after it began to "
-                    f"leave: {a.standing.message}",
-                )
-        since = status.last_progress_time
-        if since is None or self._stands_still():
-            return None
-        if self.now >= since + timedelta(seconds=spec.progress_deadline_seconds):
-            return Late(
-                Overdue.PROGRESS,
-                f"nothing has moved since {since:%Y-%m-%d %H:%M:%S} UTC "
-                f"({spec.progress_deadline_seconds} s allowed): {self._waits_for()}",
-            )
-        return None
+    def _course(self, status: RolloutStatus) -> Course:
+        return Course(
+            self.snapshot,
+            self.appraisals,
+            self.step,
+            status.last_progress_time,
+            self._stands_still(),
+            self._waits_for(),
+        )
 
     def _waits_for(self) -> str:
         for a in self.appraisals:
@@ -422,18 +419,14 @@ class _Decision:
         return waits.message or str(waits.stage) if waits is not None else "no pod is due"
 
     def _next_due(self, status: RolloutStatus) -> datetime | None:
-        spec = self.snapshot.rollout.spec
         due = [a.standing.due for a in self.appraisals if a.standing.due is not None]
         if isinstance(self.step, Blocked) and self.step.due is not None:
             due.append(self.step.due)
         if self.step is not None:
             change = windows.next_change(spec.windows, self.now)
             due += [change] if change is not None else []
-        due += [_release_due(a.entry, spec.release.timeout_seconds) for a in self.appraisals if a.unreleased]
-        since = status.last_progress_time
-        unfinished = any(c.type in ("Reconciling", "Stalled") for c in status.conditions)
-        if since is not None and unfinished and not self._stands_still():
-            due.append(since + timedelta(seconds=spec.progress_deadline_seconds))
+        if any(c.type in ("Reconciling", "Stalled") for c in status.conditions):
+            due += deadlines(self._course(status), self.now)
         if self.min_ready:
             soaking = (p.ready_since for p in self.snapshot.pods if p.live and p.ready_since is not None)
             due += [since + timedelta(seconds=self.min_ready) for since in soaking]
@@ -462,6 +455,7 @@ class _Decision:
                 who = a.entry.pod_name or "an unknown predecessor"
                 text = f"devices of pod {who} are free (proof: {a.entry.proof})"
                 notices.append(Notice(EventType.NORMAL, Announcement.DEVICES_RELEASED, text, "Release"))
+            notices += troubles(a.entry, a.standing, was)
             if (
                 a.verdict is not None
                 and a.verdict.exposed
@@ -476,11 +470,6 @@ class _Decision:
 
     def _revision(self) -> str:
         return self.driver.revision() if self.driver else ""
-
-
-def _release_due(entry: Replacement, timeout_seconds: int) -> datetime:
-    began = next((t.at for t in entry.stage_times if t.stage is Stage.TERMINATING), entry.started_at)
-    return began + timedelta(seconds=timeout_seconds)
 
 
 def _movement(status: RolloutStatus) -> object:

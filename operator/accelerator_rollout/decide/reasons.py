@@ -77,13 +77,30 @@ class Waiting(StrEnum):
     PREPARE_FAILED = "PrepareFailed"  # bound for long, and the node has not begun to start containers
     AWAITING_READINESS = "AwaitingReadiness"
     AWAITING_MIN_READY = "AwaitingMinReadySeconds"
+    AWAITING_SOAK = "AwaitingSoak"  # available, and watched for health.soakSeconds
+    HEALTH_CHECK_FAILING = "HealthCheckFailing"  # not yet failureThreshold times in a row
     GOING_AWAY = "GoingAway"  # our object is being deleted
+
+
+class Trouble(StrEnum):
+    """What keeps the containers of a pod from running, told apart early; no deadline has passed for that."""
+
+    IMAGE_ERROR = "ImageError"
+    CREATE_CONTAINER_ERROR = "CreateContainerError"
+    CRASH_LOOP = "CrashLoop"
+    DEVICE_MEMORY_ERROR = "DeviceMemoryError"  # the program says that the device has too little memory left
+    OUT_OF_MEMORY_KILLED = "OutOfMemoryKilled"  # the kernel, at its memory limit
 
 
 class Overdue(StrEnum):
     """Deadlines that make an object Stalled; each clears by itself when the world moves."""
 
+    EVICTION = "EvictionTimeout"  # a PodDisruptionBudget keeps the next pod
     RELEASE = "ReleaseTimeout"
+    SCHEDULE = "ScheduleTimeout"
+    PREPARE = "PrepareTimeout"
+    READY = "ReadyTimeout"
+    HEALTH = "HealthFailed"  # checks were not true, or the pod became unready, health.failureThreshold times
     PROGRESS = "ProgressDeadlineExceeded"
 
 
@@ -119,6 +136,7 @@ class Announcement(StrEnum):
     REPLACING = "Replacing"
     DEVICES_RELEASED = "DevicesReleased"
     REPLACED = "Replaced"
+    KILLED_AFTER_GRACE = "KilledAfterGrace"
     ACTION_FAILED = "ActionFailed"
     OPENED_WITHOUT_PROOF = "OpenedWithoutProof"
     GATE_OPENED = "GateOpened"

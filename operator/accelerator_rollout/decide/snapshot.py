@@ -81,6 +81,20 @@ class CheckRun:
 
 
 @dataclass(frozen=True, slots=True)
+class HealthRun:
+    """What spec.health.checks on a successor came to when they were last asked, of the object's generation.
+
+    `failures` holds a sentence for each check that was not true; `in_a_row` counts the runs that had any, up to this one,
+    since the process began.
+    """
+
+    generation: int
+    at: datetime
+    failures: tuple[str, ...] = ()
+    in_a_row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Rival:
     """Another AcceleratorRollout that names the same workload. `adopted`: it carries our finalizer already."""
 
@@ -145,5 +159,7 @@ class Snapshot:
     disputed: frozenset[str] = frozenset()  # UIDs of claims whose hold somebody else keeps taking away
     revisions: tuple[RevisionRecord, ...] = ()  # of a DaemonSet, all it has
     checked: Mapping[str, CheckRun] = field(default_factory=dict)  # by id of the replacement
-    bad_checks: Mapping[str, str] = field(default_factory=dict)  # by name: why a check can never be evaluated
+    # By list and name of the check ("health.checks" and so on): why it can never be evaluated.
+    bad_checks: Mapping[str, str] = field(default_factory=dict)
+    health: Mapping[str, HealthRun] = field(default_factory=dict)  # by UID of the successor
     policy_parks: bool = True  # the cluster serves the parking policy (1.36 and newer, installed)

@@ -9,6 +9,7 @@ from accelerator_rollout.decide.budget import available
 from accelerator_rollout.decide.departures import gated
 from accelerator_rollout.decide.reasons import NotFree, Waiting
 from accelerator_rollout.decide.release import Verdict
+from accelerator_rollout.decide.trouble import trouble
 from accelerator_rollout.records import Phase, PodRecord
 
 _BEFORE: Final = {
@@ -61,13 +62,14 @@ def after_release(successor: PodRecord | None, min_ready_seconds: int, now: date
             )
         why = f": {successor.unschedulable_message}" if successor.unschedulable_message else ""
         return Standing(Stage.SCHEDULING, Waiting.AWAITING_SCHEDULER, f"{name} waits for the scheduler{why}")
-    trouble = _trouble(successor)
+    found = trouble(successor)
+    reason, said = (found[0], f": {found[1]}") if found else (successor.waiting_reason, _waits(successor))
     if successor.phase is not Phase.RUNNING:
-        message = f"{name} is being started on node {successor.node}{trouble}"
-        return Standing(Stage.PREPARING, successor.waiting_reason or Waiting.AWAITING_NODE, message)
+        message = f"{name} is being started on node {successor.node}{said}"
+        return Standing(Stage.PREPARING, reason or Waiting.AWAITING_NODE, message)
     if not successor.ready:
-        message = f"{name} runs on node {successor.node} and is not ready{trouble}"
-        return Standing(Stage.WARMING_UP, successor.waiting_reason or Waiting.AWAITING_READINESS, message)
+        message = f"{name} runs on node {successor.node} and is not ready{said}"
+        return Standing(Stage.WARMING_UP, reason or Waiting.AWAITING_READINESS, message)
     if not available(successor, min_ready_seconds, now):
         since = successor.ready_since or now
         due = since + timedelta(seconds=min_ready_seconds)
@@ -76,7 +78,7 @@ def after_release(successor: PodRecord | None, min_ready_seconds: int, now: date
     return Standing(Stage.DONE)
 
 
-def _trouble(pod: PodRecord) -> str:
+def _waits(pod: PodRecord) -> str:
     if not pod.waiting_reason:
         return ""
     said = f" ({pod.waiting_message})" if pod.waiting_message else ""

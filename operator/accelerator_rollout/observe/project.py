@@ -8,6 +8,7 @@ Fields that moved between API versions are looked up in one function each, so th
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from sys import intern
 from typing import Final
 
@@ -64,6 +65,9 @@ _HASH_LABEL: Final = "pod-template-hash"
 _REVISION_LABEL: Final = "controller-revision-hash"
 _DEFAULT_GRACE: Final = 30  # seconds, as the API server defaults it
 _LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+_SIGKILL_EXIT: Final = 137
+_NOT_BY_TIME: Final = frozenset({"OOMKilled", "ContainerStatusUnknown"})  # other reasons for that exit code
+_MOST_SAID: Final = 1024  # characters of a termination message: the end of a log says what went wrong
 _NOBODY: Final = (SelectorTerm(key="", operator="In"),)  # no value satisfies it
 
 
@@ -106,6 +110,7 @@ def pod(raw: Raw, *, kubelet_managers: frozenset[str] = KUBELET_MANAGERS) -> Pod
         for entry in read.items(status, field)
     ]
     waiting = next((w for c in containers if (w := read.mapping(read.mapping(c, "state"), "waiting"))), {})
+    last = _last_exit(containers)
     unschedulable = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
     return PodRecord(
         namespace=intern(read.need(meta, "namespace")),
@@ -133,11 +138,35 @@ def pod(raw: Raw, *, kubelet_managers: frozenset[str] = KUBELET_MANAGERS) -> Pod
         waiting_reason=intern(read.text(waiting, "reason")),
         waiting_message=read.text(waiting, "message"),
         restarts=sum(read.integer(c, "restartCount", 0) for c in containers),
+        exit_code=read.maybe_integer(last, "exitCode"),
+        exit_reason=intern(read.text(last, "reason")),
+        exit_message=read.text(last, "message")[-_MOST_SAID:],
+        killed_at=_killed_at(containers),
         unschedulable_message=read.text(scheduled, "message") if unschedulable else "",
         sandboxed=conditions.get("PodReadyToStartContainers", {}).get("status") == "True",
         deletion_cost=read.number(annotations.get(DELETION_COST_ANNOTATION)),
         aimed_at=intern(_aimed_at(spec)),
     )
+
+
+def _last_exit(containers: list[Raw]) -> Raw:
+    """Return the last termination of the container that waits to be started again, else of one that failed."""
+
+    def ended(container: Raw) -> Raw:
+        now = read.mapping(read.mapping(container, "state"), "terminated")
+        return now or read.mapping(read.mapping(container, "lastState"), "terminated")
+
+    waiting = [c for c in containers if read.mapping(read.mapping(c, "state"), "waiting")]
+    failed = [c for c in containers if not c.get("ready") and ended(c).get("exitCode")]
+    return next((e for c in (*waiting, *failed) if (e := ended(c))), {})
+
+
+def _killed_at(containers: list[Raw]) -> datetime | None:
+    for container in containers:
+        ended = read.mapping(read.mapping(container, "state"), "terminated")
+        if ended.get("exitCode") == _SIGKILL_EXIT and ended.get("reason") not in _NOT_BY_TIME:
+            return read.time(ended, "finishedAt")
+    return None
 
 
 def _aimed_at(spec: Raw) -> str:

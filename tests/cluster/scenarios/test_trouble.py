@@ -19,9 +19,7 @@ async def test_a6_a_bad_image_stops_after_one_pod_and_its_revert_heals(
     await world.set_image(BROKEN)
     found = await world.until_stage("Preparing")
     await world.until(
-        lambda o: any(
-            r["reason"] in ("ErrImagePull", "ImagePullBackOff") for r in o["status"]["replacements"]
-        ),
+        lambda o: any(r["reason"] == "ImageError" for r in o["status"]["replacements"]),
         "the image error to be named",
     )
     assert len(world.deletions()) == 1, "never more than the budget down"

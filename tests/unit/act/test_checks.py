@@ -8,19 +8,21 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from accelerator_rollout.act.checks import problems, run_checks
+from accelerator_rollout.act.checks import invalid, problems, run_checks, run_health_checks
 from accelerator_rollout.act.prometheus import QueryError, query
 from accelerator_rollout.api.models import (
     Cause,
     Check,
+    HealthCheck,
     HeldClaim,
     HeldDevice,
     PrometheusCheck,
     Replacement,
+    RolloutSpec,
     Stage,
 )
 from accelerator_rollout.observe.kinds import Kind
-from builders import CREATED
+from builders import CREATED, device, pod
 from lab.ports import free_ports
 from lab.prometheus import Prometheus
 
@@ -162,6 +164,43 @@ async def test_a_query_to_a_real_prometheus(tmp_path: Path) -> None:
         assert "brings a matrix" in shape
         (nothing,) = await prometheus_says(server.address, 'memory_used{device="other"}')
         assert "no sample" in nothing
+
+
+async def test_a_query_about_a_pod_and_one_about_each_of_its_devices(tmp_path: Path) -> None:
+    one = pod("worker-2")
+    devices = (device(1), device(2))
+
+    def check(query: str) -> HealthCheck:
+        return HealthCheck(
+            name="calm",
+            prometheus=PrometheusCheck(address=server.address, query=query, condition="value < 50.0"),
+        )
+
+    async with Prometheus(tmp_path) as server:
+        of_pod = check('errors{pod="$(pod)",namespace="$(namespace)",node="$(node)"}')
+        of_device = check('heat{pod="$(pod)",driver="$(driver)",pool="$(pool)",device="$(device)"}')
+        heat = 'heat{{pod="worker-2",driver="lpu.example.com",pool="node-{0}",device="dev-{0}"}} {1}\n'
+        errors = 'errors{pod="worker-2",namespace="models",node="node-2"} 1\n'
+        await server.expose(errors + heat.format(1, 40) + heat.format(2, 60))
+        assert await run_health_checks((of_pod,), one, devices) == ()
+        assert await run_health_checks((of_pod, of_device), one, devices) == (
+            f"check calm on device {device(2)}: not true (value < 50.0)",
+        )
+        (none,) = await run_health_checks((of_device,), one, ())
+        assert "has no device" in none
+
+
+def test_what_can_never_be_evaluated_is_told_with_its_place() -> None:
+    asked_of = {"address": "http://p:9090", "query": "up", "condition": "value <"}
+    spec = {
+        "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "health": {"soakSeconds": 1, "checks": [{"name": "half", "prometheus": asked_of}]},
+        "release": {"checks": [{"name": "half", "cel": "device.x =="}]},
+    }
+    assert set(invalid(RolloutSpec.from_raw(spec))) == {
+        "half of spec.release.checks",
+        "half of spec.health.checks",
+    }
 
 
 async def test_a_server_that_cannot_be_asked_or_is_none_says_so(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from accelerator_rollout.act import executor as executor_module
 from accelerator_rollout.act.confirming import Confirming
 from accelerator_rollout.act.events import Events
 from accelerator_rollout.act.executor import Backlog, Executor, Outcome, Planner, Watched
@@ -14,6 +15,7 @@ from accelerator_rollout.api.models import RolloutObject
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
+    CheckHealth,
     EndHold,
     EvictPod,
     HoldClaim,
@@ -389,6 +391,25 @@ async def test_a_pod_by_dry_run_tells_where_gates_come_from(
     outcome = await carry_out(cluster, told, plan_of(cluster, ProbeGate(workload.template.digest)))
     assert outcome.probe.source is source
     assert outcome.again
+
+
+async def test_checks_of_a_successor_that_are_not_true_are_counted_in_a_row(
+    cluster: FakeCluster, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[tuple[str, ...]] = [("no",), ("no",), (), ("no",)]
+
+    async def asked(*_: Any) -> tuple[str, ...]:
+        return said.pop(0)
+
+    monkeypatch.setattr(executor_module, "run_health_checks", asked)
+    plan = plan_of(cluster, CheckHealth("web-1", "uid-web-1"))
+    counts, known = [], snapshot(cluster)
+    while said:
+        outcome = await executor(cluster, told, lambda _snapshot, _now: plan).run(known, plan)
+        assert outcome.again
+        known = replace(snapshot(cluster), health=outcome.health)
+        counts.append(outcome.health["uid-web-1"].in_a_row)
+    assert counts == [1, 2, 0, 1]
 
 
 async def test_a_template_that_changed_meanwhile_tells_nothing(cluster: FakeCluster, told: Told) -> None:

@@ -115,6 +115,11 @@ _NAME = (
     "and begin and end with a letter or digit"
 )
 
+HEALTH_CHECK = {
+    "name": "answers",
+    "prometheus": {"address": "http://prometheus:9090", "query": "up", "condition": "value > 0.0"},
+}
+
 RULES: dict[str, Case] = {
     "the API version is one we drive": Case(
         accepted=_workload(apiVersion="apps/v1"),
@@ -133,6 +138,15 @@ RULES: dict[str, Case] = {
         refused=SPEC | {"release": {"checks": [{"name": "a"}]}},
         field="spec.release.checks[0]",
         message="a check has either cel or prometheus",
+    ),
+    "health checks have a soak in which they are asked": Case(
+        accepted=SPEC | {"health": {"soakSeconds": 1, "checks": [HEALTH_CHECK]}},
+        refused=SPEC | {"health": {"checks": [HEALTH_CHECK]}},
+        field="spec.health",
+        message=(
+            "soakSeconds must be at least 1 where there are checks: they are asked while a successor soaks, and "
+            "would never be asked"
+        ),
     ),
     "the name has the letters of a name": Case(
         accepted=_workload(name="llm-7b.v2"),

@@ -15,11 +15,13 @@ from accelerator_rollout.api.models import RolloutObject, Unreadable
 from accelerator_rollout.control.loop import Loop
 from accelerator_rollout.control.queue import KeyedQueue
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
-from accelerator_rollout.decide.snapshot import Freshness, GateProbe, GateSource, Refused, Snapshot
+from accelerator_rollout.decide.snapshot import Freshness, GateProbe, GateSource, HealthRun, Refused, Snapshot
 from accelerator_rollout.errors import ConflictError, ForbiddenError, UnavailableError
 from accelerator_rollout.observe import project
 from accelerator_rollout.observe.interests import Key
 from accelerator_rollout.observe.store import Store
+from builders import entry as entry_of
+from builders import pod
 from unit.observe import objects as o
 
 WEB, DB = Key("team", "web"), Key("team", "db")
@@ -208,6 +210,23 @@ async def test_a_refusal_is_told_to_the_next_decision_until_it_is_old(world: Wor
         world.queue.add(WEB)
         await until(lambda: len(world.decided_on) == 3)
         assert world.decided_on[2].refused == ()
+
+
+async def test_answers_about_a_successor_are_remembered_as_long_as_it_is_followed(world: World) -> None:
+    run = HealthRun(1, NOW, ("no",), 1)
+    entry = entry_of(pod("worker-2"), replacement_pod_uid="uid-2")
+    world.news = {"replacements": (entry,)}
+    world.answers[WEB] = [Outcome(again=True, health={"uid-2": run}, stored=True)]
+    async with working(world):
+        world.queue.add(WEB)
+        await until(lambda: len(world.decided_on) == 2)
+        assert world.decided_on[1].health == {"uid-2": run}
+        world.news = {}
+        world.queue.add(WEB)
+        await until(lambda: len(world.decided_on) == 3)
+        world.queue.add(WEB)
+        await until(lambda: len(world.decided_on) == 4)
+        assert world.decided_on[3].health == {}
 
 
 async def test_the_answer_of_a_dry_run_is_remembered_until_it_is_old(world: World) -> None:

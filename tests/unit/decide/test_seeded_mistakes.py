@@ -46,6 +46,7 @@ from builders import (
     at,
     claim_of,
     device,
+    entry,
     gated_pod,
     pod,
     pool,
@@ -188,6 +189,16 @@ def chosen(kind: str = "StatefulSet") -> World:
 def one_down() -> World:
     world = running("StatefulSet")
     world.put(pod("worker-0", NEW, ready=False, phase=Phase.PENDING), device(0))
+    return world
+
+
+def soaking() -> World:
+    world = running("StatefulSet")
+    world.spec = {"health": {"soakSeconds": 60}}
+    world.put(pod("worker-2", NEW, ready_since=at(-10)), device(2))
+    noted = {"proof": Proof.KUBELET_TERMINAL_PHASE, "released_at": at(-9)}
+    before = pod("worker-2", uid="first")
+    world.remember(entry(before, device(2), stage=Stage.SOAKING, replacement_pod_uid="p-worker-2", **noted))
     return world
 
 
@@ -400,6 +411,9 @@ MISTAKES = {
         Promise.OWN_OBJECTS_ONLY, ready_to_begin, with_actions(PreferVictim("other-0", "p-other-0", -1))
     ),
     "a healthy pod goes while another is down": Mistake(Promise.NO_SECOND_DOWN, one_down, nobody_is_down),
+    "a soak is not waited for": Mistake(
+        Promise.NO_SECOND_DOWN, soaking, patched(planning, "soaked", lambda a, *_: a)
+    ),
     "two may be down": Mistake(Promise.NO_SECOND_DOWN, one_down, two_may_be_down),
     "two go at once": Mistake(
         Promise.NO_SECOND_DOWN, chosen, with_actions(EvictPod("worker-1", "p-worker-1"))

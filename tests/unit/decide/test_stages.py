@@ -35,14 +35,14 @@ OPEN = {"gates": (), "node": ""}
             OPEN
             | {"node": "node-2", "waiting_reason": "ImagePullBackOff", "waiting_message": "no such image"},
             Stage.PREPARING,
-            "ImagePullBackOff",
+            "ImageError",
             "no such image",
         ),
         (OPEN | {"node": "node-2", "phase": Phase.RUNNING}, Stage.WARMING_UP, "AwaitingReadiness", "node-2"),
         (
             OPEN | {"node": "node-2", "phase": Phase.RUNNING, "waiting_reason": "CrashLoopBackOff"},
             Stage.WARMING_UP,
-            "CrashLoopBackOff",
+            "CrashLoop",
             "worker-2",
         ),
         (

@@ -16,6 +16,7 @@ from accelerator_rollout.decide.reasons import (
     Refusal,
     Reserving,
     Settled,
+    Trouble,
     Waiting,
 )
 from accelerator_rollout.guardrails.rules import Rule
@@ -26,6 +27,7 @@ CODE: tuple[type[StrEnum], ...] = (
     Overdue,
     Refusal,
     Settled,
+    Trouble,
     Waiting,
     Rule,
     Stage,

@@ -119,6 +119,46 @@ def test_why_a_pod_waits() -> None:
     assert record.ready_since is None
 
 
+CRASHED = {"exitCode": 1, "reason": "Error", "message": "x" * 2000 + " the end"}
+DONE = {"exitCode": 0, "reason": "Completed"}
+
+
+@pytest.mark.parametrize(
+    ("containers", "found"),
+    [
+        ([{"state": {"running": {}}, "lastState": {"terminated": CRASHED}}], (1, "Error")),
+        ([{"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": DONE}}], (0, "Completed")),
+        ([{"state": {"terminated": DONE}}, {"state": {"terminated": CRASHED}}], (1, "Error")),
+        ([{"state": {"running": {}}, "ready": True, "lastState": {"terminated": CRASHED}}], (None, "")),
+        ([{"state": {"terminated": DONE}}], (None, "")),
+        ([{"state": {"terminated": None}, "lastState": None}], (None, "")),
+        ([], (None, "")),
+    ],
+)  # fmt: skip
+def test_how_the_container_ended_that_keeps_the_pod_from_being_ready(
+    containers: list[dict[str, Any]], found: tuple[int | None, str]
+) -> None:
+    record = p.pod(o.pod("a", status={"containerStatuses": containers}))
+    assert (record.exit_code, record.exit_reason) == found
+    assert len(record.exit_message) <= 1024
+    assert record.exit_message.endswith("the end") is (found[0] == 1)
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "killed"),
+    [
+        ("Error", 137, True),
+        ("OOMKilled", 137, False),
+        ("ContainerStatusUnknown", 137, False),
+        ("Error", 143, False),
+    ],
+)
+def test_a_kill_that_no_memory_limit_sent(reason: str, code: int, *, killed: bool) -> None:
+    ended = {"exitCode": code, "reason": reason, "finishedAt": "2026-01-31T12:00:01Z"}
+    record = p.pod(o.pod("a", status={"containerStatuses": [{"state": {"terminated": ended}}]}))
+    assert (record.killed_at is not None) is killed
+
+
 def test_claims_of_a_pod_by_name_by_template_and_for_extended_resources() -> None:
     raw = o.pod(
         "a", claims={"lpu": None}, status={"extendedResourceClaimStatus": {"resourceClaimName": "a-ext"}}
