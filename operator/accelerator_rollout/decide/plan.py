@@ -423,7 +423,7 @@ class _Decision:
         if isinstance(self.step, Blocked) and self.step.due is not None:
             due.append(self.step.due)
         if self.step is not None:
-            change = windows.next_change(spec.windows, self.now)
+            change = windows.next_change(self.snapshot.rollout.spec.windows, self.now)
             due += [change] if change is not None else []
         if any(c.type in ("Reconciling", "Stalled") for c in status.conditions):
             due += deadlines(self._course(status), self.now)
