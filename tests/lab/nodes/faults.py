@@ -31,7 +31,7 @@ class StartFailure(StrEnum):
     RUN = "RunContainerError"
 
 
-Value = float | bool | StartFailure | None
+Value = float | bool | str | StartFailure | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class Behaviour:
     never_ready: bool = False
     crash_after_seconds: float | None = None  # from running to exit code 1
     crash_times: float = FOREVER  # how many runs crash before one stays up
+    crash_message: str = ""  # the termination message of such a run
     complete_after_seconds: float | None = None  # from running to exit code 0
     teardown_seconds: float | None = (
         None  # preStop and exit together; None: the spec's preStop, then EXIT_SECONDS
@@ -65,11 +66,20 @@ _IMAGE_TAGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "broken": {"start_failure": StartFailure.IMAGE_PULL},
     "crashing": {"crash_after_seconds": 0.1},
     "unready": {"never_ready": True},
+    "slow": {"ready_seconds": 5.0},
+    # The memory of the pod before is still being freed: the third start succeeds.
+    "memory": {
+        "crash_after_seconds": 0.1,
+        "crash_times": 2,
+        "ready_seconds": 0.5,
+        "crash_message": "Traceback\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
+    },
 }
 _FIELDS: Final = {field.name for field in fields(Behaviour)}
 _SECONDS: Final = frozenset(name for name in _FIELDS if name.endswith("_seconds"))
 _COUNTS: Final = frozenset({"prepare_failures", "start_failures", "crash_times", "unprepare_failures"})
 _FLAGS: Final = frozenset({"never_ready", "never_dies"})
+_TEXTS: Final = frozenset({"crash_message"})
 _CRASHES: Final = 0.1  # `crash-times` alone is enough to make a pod crash, this long after each start
 
 
@@ -121,6 +131,8 @@ def _parse(key: str, name: str, value: str) -> Value:
             return FOREVER if value == _FOREVER_TEXT else _not_negative(int(value))
         if name in _SECONDS:
             return _not_negative(float(value))
+        if name in _TEXTS:
+            return value
         if name == "start_failure":
             return StartFailure(value) if value else None
     except (KeyError, ValueError) as error:

@@ -113,12 +113,14 @@ def evicted_status(pod: Mapping[str, Any], containers: Containers, *, message: s
     return patch
 
 
-def stopped(containers: Containers, *, exit_code: int, now: str) -> Containers:
+def stopped(containers: Containers, *, exit_code: int, now: str, message: str = "") -> Containers:
     """The containers after they were told to stop; one that never ran is reported as a kubelet does: 137, unknown."""
     match containers.state:
         case Running(since=since):
             reason = "Completed" if exit_code == 0 else "Error"
-            state = Terminated(exit_code=exit_code, reason=reason, started=since, finished=now)
+            state = Terminated(
+                exit_code=exit_code, reason=reason, started=since, finished=now, message=message
+            )
         case Terminated() as state:
             pass
         case Waiting():

@@ -167,7 +167,8 @@ class PodWorker:
                 await self._start()
             self._adopted = False
             exit_code = await self._run()
-            ended = stopped(self._containers, exit_code=exit_code, now=api_time())
+            said = self._behaviour.crash_message if exit_code else ""
+            ended = stopped(self._containers, exit_code=exit_code, now=api_time(), message=said)
             assert isinstance(ended.state, Terminated)
             policy = self.pod["spec"].get("restartPolicy", "Always")
             if policy == "Never" or (policy == "OnFailure" and exit_code == 0):

@@ -142,7 +142,7 @@ RULES: dict[str, Case] = {
     "health checks have a soak in which they are asked": Case(
         accepted=SPEC | {"health": {"soakSeconds": 1, "checks": [HEALTH_CHECK]}},
         refused=SPEC | {"health": {"checks": [HEALTH_CHECK]}},
-        field="spec.health",
+        field="spec.health.soakSeconds",
         message=(
             "soakSeconds must be at least 1 where there are checks: they are asked while a successor soaks, and "
             "would never be asked"

@@ -48,6 +48,7 @@ def test_a_pod_without_any_annotation_behaves_well() -> None:
         ("never_ready", True),
         ("never_dies", True),
         ("crash_after_seconds", 0.5),
+        ("crash_message", "out of device memory"),
         ("complete_after_seconds", 1.0),
         ("start_failure", StartFailure.CREATE),
         ("start_failures", 2),
