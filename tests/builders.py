@@ -144,7 +144,7 @@ def daemon_set(replicas: int, **over: Any) -> DaemonSetRecord:
 
 
 def revision(digest: str, number: int, **over: Any) -> RevisionRecord:
-    """A DaemonSet's revision, named as its template's digest."""
+    """A StatefulSet's or DaemonSet's revision, named as its template's digest."""
     facts: dict[str, Any] = {
         "namespace": SPACE,
         "name": f"{NAME}-{digest}",
@@ -514,6 +514,7 @@ def running(kind: str, replicas: int = 3, digest: str = OLD, **over: Any) -> Wor
         world.nodes[f"node-{number}"] = node(f"node-{number}")
     if kind == "StatefulSet":
         world.workload = stateful_set(replicas, **over)
+        world.revisions = [revision(OLD, 1), revision(NEW, 2)]
     elif kind == "DaemonSet":
         world.workload = daemon_set(replicas, **over)
         world.revisions = [revision(OLD, 1), revision(NEW, 2)]

@@ -406,6 +406,7 @@ class DeploymentRecord:
     max_unavailable: int | str
     min_ready_seconds: int
     template: Template
+    managed_by: str = ""  # a tool that owns the template and puts it back, by its name; "" if none is known
 
     @property
     def kind(self) -> WorkloadKind:
@@ -437,6 +438,7 @@ class ReplicaSetRecord:
     template_digest: str
     template_gates: tuple[str, ...]
     template_labels: Mapping[str, str]
+    number: int = 0  # annotation deployment.kubernetes.io/revision: the newest has the highest
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,6 +458,7 @@ class StatefulSetRecord:
     current_revision: str
     update_revision: str
     template: Template
+    managed_by: str = ""  # a tool that owns the template and puts it back, by its name; "" if none is known
 
     @property
     def kind(self) -> WorkloadKind:
@@ -470,7 +473,7 @@ class StatefulSetRecord:
 
 @dataclass(frozen=True, slots=True)
 class RevisionRecord:
-    """A ControllerRevision: the template that a DaemonSet's pods of one revision were made of."""
+    """A ControllerRevision: the template that a StatefulSet's or DaemonSet's pods of one revision were made of."""
 
     namespace: str
     name: str
@@ -478,8 +481,9 @@ class RevisionRecord:
     resource_version: str
     owner_uid: str
     number: int  # field `revision`: the newest has the highest
-    revision: str  # label controller-revision-hash, as its pods carry it
+    revision: str  # as its pods carry it in their label controller-revision-hash
     template_digest: str  # "" where it holds no pod template: others keep revisions of their own objects
+    gated: bool = True  # whether its template has our gate, or the label by which our policy adds it
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,6 +501,7 @@ class DaemonSetRecord:
     update_strategy: str
     min_ready_seconds: int
     template: Template
+    managed_by: str = ""  # a tool that owns the template and puts it back, by its name; "" if none is known
 
     @property
     def kind(self) -> WorkloadKind:

@@ -11,7 +11,13 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from accelerator_rollout.api.models import RolloutObject, RolloutSpec, RolloutStatus
+from accelerator_rollout.api.models import (
+    ActionType,
+    RequestedAction,
+    RolloutObject,
+    RolloutSpec,
+    RolloutStatus,
+)
 from accelerator_rollout.decide.holds import is_hold
 from accelerator_rollout.names import FINALIZER, GATE
 from accelerator_rollout.records import (
@@ -93,7 +99,7 @@ class Cluster:
     claims: dict[str, ClaimRecord] = field(default_factory=dict)
     sets: dict[str, ReplicaSetRecord] = field(default_factory=dict)
     desired: dict[str, int] = field(default_factory=dict)  # the desired-replicas annotation of ReplicaSets
-    revisions: dict[str, RevisionRecord] = field(default_factory=dict)  # by digest, of a DaemonSet
+    revisions: dict[str, RevisionRecord] = field(default_factory=dict)  # by digest
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
     slices: dict[str, SliceRecord] = field(default_factory=dict)
     away: dict[str, tuple[NodeRecord, SliceRecord]] = field(default_factory=dict)  # nodes that were removed
@@ -225,7 +231,7 @@ class Cluster:
         if spec.paused or scaled:
             self._scale_all()
             return
-        new = self._new_set() or self._create_set()
+        new = self._numbered(self._new_set() or self._create_set())
         old = sorted((r for r in active if r.uid != new.uid), key=lambda r: (r.created, r.name))
         step = RollingUpdate(
             spec.replicas, 1, (new.replicas, new.available), [(r.replicas, r.available) for r in old]
@@ -261,6 +267,13 @@ class Cluster:
         self.sets[made.uid] = made
         self.desired[made.uid] = self.workload.replicas
         return made
+
+    def _numbered(self, new: ReplicaSetRecord) -> ReplicaSetRecord:
+        """The present template's set has the highest number, also if it comes again."""
+        last = max((r.number for r in self.sets.values() if r.uid != new.uid), default=0)
+        if new.number <= last:
+            new = self.sets[new.uid] = replace(new, number=last + 1, resource_version=self.changed())
+        return new
 
     def _resize(self, one: ReplicaSetRecord, size: int) -> None:
         self.desired[one.uid] = self.workload.replicas
@@ -326,6 +339,7 @@ class Cluster:
         spec = self.workload
         if not isinstance(spec, StatefulSetRecord):
             return
+        self._note_revision()
         if spec.observed_generation != spec.generation:
             self.set_workload(
                 spec=False, observed_generation=spec.generation, update_revision=spec.template.digest
@@ -363,11 +377,7 @@ class Cluster:
         if not isinstance(spec, DaemonSetRecord):
             return
         digest = spec.template.digest
-        last = max((r.number for r in self.revisions.values()), default=0)
-        known = self.revisions.get(digest)
-        if known is None or known.number < last:
-            made = revision(digest, last + 1, resource_version=self.changed())
-            self.revisions[digest] = made
+        if self._note_revision():
             return  # its status tells of it in the next write
         if (spec.observed_generation, spec.replicas) != (spec.generation, len(self.nodes)):
             self.set_workload(spec=False, observed_generation=spec.generation, replicas=len(self.nodes))
@@ -384,6 +394,17 @@ class Cluster:
         for pod in self.owned(spec.uid):
             if not pod.bound and pod.place not in self.nodes:
                 self.delete_pod(pod)
+
+    def _note_revision(self) -> bool:
+        """Keep the present template as the newest revision; whether that was news."""
+        digest = self.workload.template.digest
+        last = max((r.number for r in self.revisions.values()), default=0)
+        known = self.revisions.get(digest)
+        if known is not None and known.number == last:
+            return False
+        gated = GATE in self.workload.template.gates
+        self.revisions[digest] = revision(digest, last + 1, resource_version=self.changed(), gated=gated)
+        return True
 
     # The garbage collector of pods whose node is gone
 
@@ -653,6 +674,18 @@ class Cluster:
     def pause_rollout(self, *, paused: bool) -> None:
         if self.rollout is not None and self.rollout.spec.paused != paused:
             spec = self.rollout.spec.model_copy(update={"paused": paused})
+            self.set_rollout(renew=True, spec=spec)
+
+    def ask(self, action: ActionType) -> None:
+        if self.rollout is not None and self.rollout.deletion is None:
+            asked = RequestedAction(type=action, id=str(self.next_number()))
+            spec = self.rollout.spec.model_copy(update={"action": asked})
+            self.set_rollout(renew=True, spec=spec)
+
+    def restart(self, seconds: int = 0) -> None:
+        if self.rollout is not None and self.rollout.deletion is None:
+            when = self.now.replace(microsecond=0) + timedelta(seconds=seconds)
+            spec = self.rollout.spec.model_copy(update={"restarted_at": when})
             self.set_rollout(renew=True, spec=spec)
 
     def delete_rollout(self) -> None:

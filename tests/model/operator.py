@@ -22,6 +22,7 @@ from accelerator_rollout.decide.actions import (
     ProbeGate,
     RemoveFinalizer,
     RemoveGuard,
+    RestoreTemplate,
     UnmanageDeployment,
     UnpauseDeployment,
 )
@@ -332,6 +333,14 @@ class Operator:
     def _send_more(self, action: Action, fresh: Snapshot) -> None:
         cluster = self.cluster
         match action:
+            case RestoreTemplate(_, _, _, revision_uid, _, restores):
+                self._same_workload(fresh)
+                kept = {r.uid: r.template_digest for r in cluster.sets.values()}
+                kept |= {r.uid: r.template_digest for r in cluster.revisions.values()}
+                if kept.get(revision_uid) != restores:
+                    raise _ConflictError
+                cluster.change_template(restores)
+                self.see("workload")
             case AddGuard(_, uid):
                 pod = self._pod(uid)
                 if pod.terminating:

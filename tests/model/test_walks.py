@@ -73,3 +73,57 @@ def test_a_plain_rollout(world: str) -> None:
     assert len(made.cluster.deletions) - before == made.cluster.replicas
     assert made.cluster.overlaps == []
     made.stays_at_rest()
+
+
+@EACH
+def test_an_abort_in_the_middle_and_a_retry(world: str) -> None:
+    made = Walk.start(**WORLDS[world])  # type: ignore[arg-type]
+    made.come_to_rest()
+    made.new_image()
+    for _ in range(3):
+        made.round()
+    made.abort()
+    for _ in range(60):
+        made.round()
+    halted, gone = made.cluster.rollout, len(made.cluster.deletions)
+    assert halted is not None
+    assert halted.status.halt is not None
+    for _ in range(30):
+        made.round()
+    assert len(made.cluster.deletions) == gone, "nothing is replaced while halted"
+    made.retry()
+    made.come_to_rest()
+    made.stays_at_rest()
+
+
+@EACH
+@pytest.mark.parametrize("image", ["good", "bad"])
+def test_an_undo_in_the_middle(world: str, image: str) -> None:
+    made = Walk.start(**WORLDS[world])  # type: ignore[arg-type]
+    made.come_to_rest()
+    made.new_image()
+    made.come_to_rest()
+    before = made.cluster.workload.template.digest
+    made.bad_image() if image == "bad" else made.new_image()
+    for _ in range(12):
+        made.round()
+    made.undo()
+    made.come_to_rest()
+    assert made.cluster.workload.template.digest == before
+    made.stays_at_rest()
+
+
+@EACH
+def test_a_restart_replaces_every_pod_once(world: str) -> None:
+    made = Walk.start(**WORLDS[world])  # type: ignore[arg-type]
+    made.come_to_rest()
+    made.new_image()
+    made.come_to_rest()
+    before = len(made.cluster.deletions)
+    template = made.cluster.workload.template
+    made.cluster.restart(1)
+    made.cluster.tick(2)
+    made.come_to_rest()
+    assert len(made.cluster.deletions) - before == made.cluster.replicas
+    assert made.cluster.workload.template == template
+    made.stays_at_rest()

@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 from accelerator_rollout.api.conditions import ConditionType, is_true
+from accelerator_rollout.api.models import ActionType
 from accelerator_rollout.decide.holds import is_hold
 from accelerator_rollout.decide.plan import plan
 from accelerator_rollout.names import GATE
@@ -127,6 +128,15 @@ class Walk:
     def revert(self) -> None:
         self.cluster.change_template(f"good-{max(0, self.goods - 1)}")
 
+    def abort(self) -> None:
+        self.cluster.ask(ActionType.ABORT)
+
+    def retry(self) -> None:
+        self.cluster.ask(ActionType.RETRY)
+
+    def undo(self) -> None:
+        self.cluster.ask(ActionType.UNDO)
+
     def scale(self) -> None:
         self.cluster.scale(self.cluster.random.randint(0, self.cluster.devices))
 
@@ -180,12 +190,11 @@ class Walk:
         self.log.append("heal")
         self.operator.stale = False
         self.cluster.heal()
-        if self.cluster.workload.template.digest == "bad":
-            self.new_image()
         quiet = 0
         for second in range(REST):
             if self.cluster.rollout is None:
                 self.cluster.create_rollout()
+            self.want_an_end()
             self.round()
             self.cluster.sweep_leftovers()
             self.check()
@@ -193,6 +202,17 @@ class Walk:
             if quiet == QUIET:
                 return second
         raise AssertionError(f"not at rest after {REST} s: {self.why_not()} after {self.log}")
+
+    def want_an_end(self) -> None:
+        """A person sees to it: a good image, also where an undo has brought a bad one back, and no halt."""
+        rollout = self.cluster.rollout
+        status = rollout.status if rollout is not None else None
+        if status is not None and status.undo is None and self.cluster.workload.template.digest == "bad":
+            self.new_image()
+        asked = rollout.spec.action if rollout is not None else None
+        seen = asked is None or status is None or asked.id == status.observed_action_id
+        if status is not None and status.halt is not None and seen:
+            self.retry()
 
     def at_rest(self) -> bool:
         return not self.why_not()
@@ -203,6 +223,8 @@ class Walk:
         pods = [p for p in cluster.live() if p.name.startswith("worker")]
         if rollout is None or rollout.deletion is not None:
             return "our object is not there to stay"
+        if rollout.spec.restarted_at is not None and rollout.spec.restarted_at > cluster.now:
+            return "a restart is to come"
         if len(pods) != spec.replicas:
             return f"{len(pods)} of {spec.replicas} pods"
         wrong = [p.name for p in pods if not p.ready or GATE in p.gates]
@@ -285,6 +307,11 @@ _STEPS: Final[tuple[tuple[int, str, Callable[[Walk], None]], ...]] = (
     (2, "unpause", lambda w: w.cluster.pause_rollout(paused=False)),
     (1, "user pauses", lambda w: w.cluster.pause_by_hand()),
     (2, "user resumes", lambda w: w.cluster.resume_by_hand()),
+    (2, "abort", Walk.abort),
+    (2, "retry", Walk.retry),
+    (2, "undo", Walk.undo),
+    (2, "restart", lambda w: w.cluster.restart()),
+    (1, "restart soon", lambda w: w.cluster.restart(5)),
     (1, "object", Walk.flip_object),
     (1, "stranger", lambda w: w.cluster.stranger_comes()),
     (2, "strangers leave", lambda w: w.cluster.strangers_leave()),

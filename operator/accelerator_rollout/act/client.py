@@ -98,6 +98,12 @@ class Client(Protocol):
         """Take our pause off a Deployment."""
         ...
 
+    async def write_template(
+        self, kind: Kind, namespace: str, name: str, uid: str, version: str, template: Raw, *, parked: str
+    ) -> Raw:
+        """Replace a workload's pod template; with a reason `parked`, pause a Deployment with our annotation, too."""
+        ...
+
     async def set_cost(self, namespace: str, name: str, uid: str, cost: int) -> Raw:
         """Set a pod's deletion cost."""
         ...
@@ -231,6 +237,19 @@ class ApiClient:
         """Take our pause off a Deployment."""
         body = {"metadata": _deployment(uid, version, parked=None), "spec": {"paused": False}}
         return await self._write("patch", Kind.DEPLOYMENTS, namespace, name, "", body)
+
+    async def write_template(
+        self, kind: Kind, namespace: str, name: str, uid: str, version: str, template: Raw, *, parked: str
+    ) -> Raw:
+        """Replace a workload's pod template; with a reason `parked`, pause a Deployment with our annotation, too."""
+        meta: dict[str, Any] = {"uid": uid, "resourceVersion": version}
+        # The directive takes the whole map as it is: what the present template has and this one lacks goes.
+        spec: dict[str, Any] = {"template": {**template, "$patch": "replace"}}
+        if parked:
+            meta = _deployment(uid, version, parked=parked)
+            spec["paused"] = True
+        body = {"metadata": meta, "spec": spec}
+        return await self._write("patch", kind, namespace, name, "", body, content=_STRATEGIC)
 
     # Its pods
 

@@ -16,6 +16,8 @@ reads which:
 - EndHold: our entry and the allocation go in one request; a gate that was to follow opens with the next decision.
 - AddGuard, RemoveGuard: the pod shows it. A pod that ended under its guard and is gone proves its end by its last state, if
   that was seen or the proof stored; else it costs the wait.
+- RestoreTemplate: stands in the status before it is sent; afterwards the workload's template shows that it was done. It
+  parks a Deployment in the same request, so that none of its pods moves before the next decision.
 - ProbeGate: a dry run leaves nothing.
 
 Two processes at once: every write carries the UID, and where it hangs on more than that the resourceVersion, so the
@@ -45,12 +47,14 @@ from accelerator_rollout.decide.actions import (
     HoldClaim,
     ManageDeployment,
     OpenGate,
+    ParkReason,
     PauseDeployment,
     PreferVictim,
     ProbeGate,
     RemoveFinalizer,
     RemoveGuard,
     ReserveDevice,
+    RestoreTemplate,
     RunChecks,
     UnmanageDeployment,
     UnpauseDeployment,
@@ -72,9 +76,10 @@ from accelerator_rollout.errors import (
 )
 from accelerator_rollout.names import FINALIZER, GATE, RESERVED_BY_LABEL, RESERVED_IN_LABEL
 from accelerator_rollout.observe.kinds import OF_WORKLOAD, Kind
+from accelerator_rollout.observe.project import held_template
 from accelerator_rollout.observe.project import rollout as parse_rollout
 from accelerator_rollout.observe.project import template as parse_template
-from accelerator_rollout.records import ClaimRecord, Device
+from accelerator_rollout.records import ClaimRecord, DeploymentRecord, Device
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +99,7 @@ _OnWorkload = (
     | RemoveGuard
     | ReserveDevice
     | EndReservation
+    | RestoreTemplate
 )
 
 
@@ -303,8 +309,38 @@ class Executor:
                 self._watched(Kind.TAINT_RULES, raw)
             case EndReservation(name, uid):
                 await client.end_reservation(name, uid)
+            case RestoreTemplate():
+                await self._restore(action, fresh)
             case _:
                 assert_never(action)
+
+    async def _restore(self, action: RestoreTemplate, fresh: Snapshot) -> None:
+        """Write the former template as the object has it that keeps it, with fields that we do not know.
+
+        Raises GoneError or ConflictError where that object is not the one that was decided on.
+        """
+        workload, space = fresh.workload, fresh.rollout.namespace
+        if workload is None:
+            raise GoneError(f"the workload {space}/{action.name} is gone")
+        kind = Kind.REPLICA_SETS if isinstance(workload, DeploymentRecord) else Kind.REVISIONS
+        raw = await self._client.read(kind, space, action.revision_name)
+        if raw is None or raw["metadata"].get("uid") != action.revision_uid:
+            raise GoneError(f"{kind} {space}/{action.revision_name} is gone")
+        template = held_template(raw)
+        if parse_template(template).digest != action.restores:
+            raise ConflictError(f"{kind} {space}/{action.revision_name} has another template now")
+        # A person's own pause stays exactly that.
+        park = isinstance(workload, DeploymentRecord) and (not workload.paused or workload.parked is not None)
+        written = await self._client.write_template(
+            OF_WORKLOAD[workload.kind],
+            space,
+            workload.name,
+            workload.uid,
+            workload.resource_version,
+            template,
+            parked=str(ParkReason.TEMPLATE_CHANGED) if park else "",
+        )
+        self._watched(OF_WORKLOAD[workload.kind], written)
 
     async def _finalizer(self, fresh: Snapshot, *, add: bool) -> RolloutObject:
         """Write our finalizer on, or off, the object that was decided on; return it as it is then.

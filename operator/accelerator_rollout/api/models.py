@@ -108,6 +108,17 @@ class Outcome(StrEnum):
     IN_PROGRESS = "InProgress"
     COMPLETED = "Completed"
     SUPERSEDED = "Superseded"  # the template changed again before all pods were replaced
+    ABORTED = "Aborted"  # halted before all pods were replaced
+
+
+class ActionType(StrEnum):
+    """What can be asked for once."""
+
+    ABORT = "Abort"
+    RETRY = "Retry"
+    PROMOTE = "Promote"
+    PROMOTE_ALL = "PromoteAll"
+    UNDO = "Undo"
 
 
 class UnprovenPolicy(StrEnum):
@@ -414,6 +425,20 @@ class Health(_SpecPart):
         return self
 
 
+class RequestedAction(_SpecPart):
+    """Something to do once. Whoever asks for it again gives it another id."""
+
+    type: ActionType
+    """Abort: start no further replacement of this revision. Retry: go on after that. Undo: restore the workload's former
+    pod template from its revision history. Promote, PromoteAll: end the wait at a step, or at all of them."""
+
+    id: Annotated[str, Field(min_length=1, max_length=128)]
+    """Tells this request from earlier ones: once it stands in status.observedActionID, it has been done.
+
+    An object that is new counts the action it comes with as done.
+    """
+
+
 class RolloutSpec(_SpecPart):
     """What to replace, and how carefully."""
 
@@ -424,6 +449,12 @@ class RolloutSpec(_SpecPart):
 
     paused: Flag = False
     """Start no further replacement. The pod in flight is finished: its successor's gate still opens."""
+
+    action: RequestedAction | None = None
+    """Something to do once: Abort, Retry, Promote, PromoteAll or Undo, with an id of its own."""
+
+    restarted_at: Time | None = None
+    """Replace every pod that was created before this time, at the revision it has. A time to come is waited for."""
 
     release: Release = Release()
     """When the devices of a departed pod count as free, and how long that may take."""
@@ -630,7 +661,10 @@ class PastRollout(Part):
     """The revision that was rolled out."""
 
     outcome: Outcome
-    """InProgress, Completed, or Superseded by a later change."""
+    """InProgress, Completed, Aborted, or Superseded by a later change."""
+
+    restarted_at: Time | None = None
+    """The spec.restartedAt that it replaced pods for."""
 
     started_at: Time
     """When the revision was first seen."""
@@ -645,6 +679,57 @@ class PastRollout(Part):
     """The pods that were replaced."""
 
 
+class Halt(Part):
+    """A stop that outlasts what caused it, until somebody asks for more."""
+
+    revision: ObjectName
+    """The revision of which no further replacement is started. With another target, the halt is over."""
+
+    reason: Annotated[Reason, Field(min_length=1)]
+    """Why, in one word."""
+
+    message: Message = ""
+    """Why, and what to do."""
+
+    at: Time
+    """Since when."""
+
+    restarted_at: Time | None = None
+    """Set if it stopped a restart: the spec.restartedAt that was being carried out. With another one, it is over."""
+
+
+class Promotion(Part):
+    """A person's word that a step need not be waited for."""
+
+    revision: ObjectName
+    """The revision that was promoted. With another target, it counts no more."""
+
+    all_steps: Flag = False
+    """Whether no later step is to be waited for, either."""
+
+    at: Time
+    """When."""
+
+
+class Undo(Part):
+    """The workload's former pod template is being restored. Stored before the template is written."""
+
+    revision_name: ObjectName
+    """Name of the ReplicaSet or ControllerRevision that has the former template."""
+
+    revision_uid: Uid
+    """UID of it."""
+
+    leaves: Annotated[str, Field(max_length=64)]
+    """Digest of the template that is undone. Where the workload has any other one, there is nothing left to undo."""
+
+    restores: Annotated[str, Field(max_length=64)]
+    """Digest of the former template."""
+
+    at: Time
+    """Since when."""
+
+
 class RolloutStatus(Part):
     """Where the rollout stands, as of observedGeneration."""
 
@@ -653,6 +738,21 @@ class RolloutStatus(Part):
 
     observed_workload_generation: Generation = 0
     """The generation of the workload that the status speaks of."""
+
+    observed_action_id: Annotated[str, Field(max_length=128)] = ""
+    """The id of the last spec.action that was seen: whatever it had to do is done, or stands in this status."""
+
+    halt: Halt | None = None
+    """There while no further replacement is started, after an Abort or a failure."""
+
+    retried_at: Time | None = None
+    """When a halt last ended by Retry. Deadlines of pods in flight count from here."""
+
+    promoted: Promotion | None = None
+    """There while a step that was promoted is not waited for."""
+
+    undo: Undo | None = None
+    """There while the workload's former pod template is being restored."""
 
     adopted_at: Time | None = None
     """When this object was first seen. Pods older than that have no predecessor that was missed."""
@@ -667,7 +767,7 @@ class RolloutStatus(Part):
     """Pods the workload asks for."""
 
     updated_replicas: Count = 0
-    """Pods at the update revision."""
+    """Pods at the update revision; of those, once spec.restartedAt has come, the ones that were created since."""
 
     ready_replicas: Count = 0
     """Pods that are ready."""

@@ -158,6 +158,18 @@ class CheckHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreTemplate:
+    """Write a former pod template, from the object that keeps it, in the place of the one that is undone."""
+
+    name: str
+    uid: str
+    revision_name: str
+    revision_uid: str
+    leaves: str  # digest of the template that goes
+    restores: str  # digest of the one that comes
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeGate:
     """Create a pod of the workload's template by dry run, to learn whether the admission policy gates it."""
 
@@ -182,5 +194,6 @@ Action = (
     | EndReservation
     | RunChecks
     | CheckHealth
+    | RestoreTemplate
     | ProbeGate
 )

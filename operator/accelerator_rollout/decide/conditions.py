@@ -15,6 +15,7 @@ from accelerator_rollout.api.conditions import (
     remove_condition,
     set_condition,
 )
+from accelerator_rollout.api.models import Halt
 from accelerator_rollout.decide.appraisal import Appraisal
 from accelerator_rollout.decide.reasons import Holding, Overdue, Reserving, Settled, Waiting
 from accelerator_rollout.decide.stages import Standing
@@ -39,6 +40,7 @@ class Picture:
     paused: bool
     summary: str  # e.g. "2 of 4 pods at revision abc, 4 available"
     refused: Refused | None
+    halted: Halt | None
     late: Late | None
     idle: NotNow | None  # why no next pod is replaced
     waits: Standing | None  # what the first pod that is not available waits for
@@ -56,7 +58,7 @@ def conditions(before: Iterable[Condition], picture: Picture, now: datetime) -> 
     board = _Board(tuple(before), picture.generation, now)
     reason, message, moving = _progress(picture)
     (board.hold if moving else board.deny)(ConditionType.PROGRESSING, reason, message)
-    stalled: Refused | Late | None = picture.refused or picture.late
+    stalled: Refused | Halt | Late | None = picture.refused or picture.halted or picture.late
     if stalled is not None:
         board.deny(ConditionType.READY, stalled.reason, stalled.message)
         board.hold(ConditionType.STALLED, stalled.reason, stalled.message)
@@ -124,6 +126,8 @@ def _progress(picture: Picture) -> tuple[str, str, bool]:
         what = f"replacement of pod {who}: {standing.stage}"
         why = f" ({standing.message})" if standing.message else ""
         return standing.stage, f"{what}{why}; {picture.summary}", picture.late is None
+    if picture.halted is not None:
+        return picture.halted.reason, f"{picture.halted.message}; {picture.summary}", False
     if picture.idle is not None:
         return picture.idle.reason, f"{picture.idle.message}; {picture.summary}", False
     if picture.waits is not None:

@@ -28,6 +28,7 @@ from accelerator_rollout.decide.actions import (
     RemoveFinalizer,
     RemoveGuard,
     ReserveDevice,
+    RestoreTemplate,
     RunChecks,
     UnmanageDeployment,
     UnpauseDeployment,
@@ -119,7 +120,8 @@ def reads_for(action: Action, snapshot: Snapshot) -> tuple[Read, ...]:
             )
             victims = tuple(ReadPod(p.name) for p in snapshot.pods if p.uid == action.victim_uid)
             return (ReadWorkload(), *sets, *victims)
-        case PauseDeployment() | UnmanageDeployment() | ManageDeployment():
+        # The former template itself is read for the write, and is the one of this digest or none.
+        case PauseDeployment() | UnmanageDeployment() | ManageDeployment() | RestoreTemplate():
             return (ReadWorkload(),)
         case PreferVictim() | RemoveGuard():
             return (ReadPod(action.pod_name),)

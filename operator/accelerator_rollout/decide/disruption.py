@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from accelerator_rollout.decide import windows
-from accelerator_rollout.decide.actions import Action
+from accelerator_rollout.decide import restart, windows
+from accelerator_rollout.decide.actions import Action, EvictPod
 from accelerator_rollout.decide.admission import gate_unknown
 from accelerator_rollout.decide.allocatable import taken, unpublished
 from accelerator_rollout.decide.appraisal import Appraisal
@@ -53,6 +53,9 @@ def next_step(
         return Blocked(behind)
     live = [p for p in snapshot.pods if p.live]
     stale = [p for p in live if not driver.updated(p)]
+    restarting = not stale
+    if restarting:
+        stale = [p for p in live if restart.older(p, snapshot, now)]
     if not stale:
         return None
     if snapshot.rollout.spec.paused:
@@ -66,6 +69,10 @@ def next_step(
         if not stale:
             return Blocked(shut.why)
     waits = driver.held_back() or gate_unknown(snapshot) or _double(snapshot)
+    if restarting and not driver.complete():
+        waits = waits or NotNow(
+            Waiting.CONTROLLER_BEHIND, "the workload's controller is not done with the last step"
+        )
     if waits is not None:
         return Blocked(waits)
     victim = _victim(snapshot, driver, appraisals, stale, now)
@@ -83,7 +90,8 @@ def next_step(
         budget = _budget(snapshot, victim)
         if budget is not None:
             return Blocked(budget, victim)
-    actions = driver.replace(victim)
+    # A restart leaves the workload as it is: whichever its kind, its controller makes the pod anew.
+    actions = (EvictPod(victim.name, victim.uid),) if restarting else driver.replace(victim)
     return Blocked(actions, victim) if isinstance(actions, NotNow) else Step(victim, actions)
 
 

@@ -30,6 +30,7 @@ from accelerator_rollout.decide.actions import (
     RemoveFinalizer,
     RemoveGuard,
     ReserveDevice,
+    RestoreTemplate,
     RunChecks,
     UnmanageDeployment,
     UnpauseDeployment,
@@ -89,6 +90,7 @@ def violations(snapshot: Snapshot, plan: Plan, now: datetime) -> tuple[Violation
         _own_objects_only(case),
         _no_second_down(case),
         _fail_closed(case),
+        _asked_once(case),
         _no_false_success(case),
         _take_back_our_own(case),
         _held_until_proven(case),
@@ -477,6 +479,12 @@ class _Case:
             case None:
                 return False
 
+    def outdated(self, pod: PodRecord) -> bool:
+        """Whether the pod is to be replaced: it is of another revision, or older than a restart that is due."""
+        asked = self.rollout.spec.restarted_at
+        old = asked is not None and self.now >= asked and pod.created < asked
+        return old or not self.at_target(pod)
+
     def finished(self, entry: Replacement) -> bool:
         """Whether the successor is healthy, or none is wanted."""
         successor = self.pods.get(entry.replacement_pod_uid)
@@ -763,7 +771,7 @@ def _no_second_down(case: _Case) -> Iterator[Violation]:
         if victim is None or victim.terminating or victim.terminal:
             yield Violation(Promise.NO_SECOND_DOWN, f"pod {uid} is replaced, but it is not there any more")
             continue
-        if case.at_target(victim):
+        if not case.outdated(victim):
             yield Violation(Promise.NO_SECOND_DOWN, f"pod {victim.name} is at the target, and is replaced")
         yield from _costs(case, victim)
         if isinstance(action, UnpauseDeployment):
@@ -812,7 +820,7 @@ def _to_be_replaced(case: _Case, departure: _Departure) -> bool:
         successors |= {p.uid for p in case.live if p.name == departure.name}
     if isinstance(case.workload, DaemonSetRecord):
         successors |= {p.uid for p in case.live if case.place(p) == case.node_of(departure)}
-    return any(p.uid in successors and case.down(p) and not case.at_target(p) for p in case.live)
+    return any(p.uid in successors and case.down(p) and case.outdated(p) for p in case.live)
 
 
 def _waits_for(case: _Case, departure: _Departure, victim: PodRecord) -> bool:
@@ -859,9 +867,40 @@ def _fail_closed(case: _Case) -> Iterator[Violation]:
             yield Violation(Promise.FAIL_CLOSED, f"a pod is replaced although {sentence}")
 
 
+def _asked_once(case: _Case) -> Iterator[Violation]:
+    """S4 and S6 of intents: what was asked for is stored before it is done, and no halt ends by itself."""
+    before, after = case.rollout.status, case.plan.status
+    asked = case.rollout.spec.action
+    for action in case.plan.actions:
+        if not isinstance(action, RestoreTemplate):
+            continue
+        if case.snapshot.freshness is not Freshness.FRESH or case.snapshot.unreadable:
+            yield Violation(Promise.FAIL_CLOSED, "a template is restored while the state is unknown")
+        told = after.undo
+        if told is None or (told.revision_uid, told.restores) != (action.revision_uid, action.restores):
+            yield Violation(
+                Promise.OWN_OBJECTS_ONLY, "a template is restored that the status does not tell of"
+            )
+        if before.undo != told and not case.plan.record_first:
+            yield Violation(Promise.OWN_OBJECTS_ONLY, "a template is restored before the status tells of it")
+        if case.workload is None or case.workload.template.digest != action.leaves:
+            text = f"the template of {action.name} is not the one that was to be undone"
+            yield Violation(Promise.OWN_OBJECTS_ONLY, text)
+    if before.halt is None or after.halt is not None or case.rollout.deletion is not None:
+        return
+    retried = asked is not None and asked.id == after.observed_action_id != before.observed_action_id
+    another = after.update_revision != before.halt.revision
+    restarted = before.halt.restarted_at is not None
+    done = not [p for p in case.live if case.outdated(p) or case.down(p)]
+    if not (retried or another or restarted or done):
+        yield Violation(Promise.FAIL_CLOSED, f"the halt of revision {before.halt.revision} ends by itself")
+
+
 def _forbidden(case: _Case) -> Iterable[tuple[bool, str]]:
     workload, rollout = case.workload, case.rollout
     yield rollout.spec.paused, "spec.paused is true"
+    yield case.plan.status.halt is not None, "the rollout is halted"
+    yield case.plan.status.undo is not None, "the template is being restored"
     yield rollout.deletion is not None, "our object is being deleted"
     yield FINALIZER not in rollout.finalizers, "our finalizer is not there"
     yield _conflict(case), "an older object names the workload"
@@ -946,7 +985,7 @@ def _unfinished(case: _Case) -> str:
         return "the object's newest generation was not observed"
     if len(case.live) != workload.replicas:
         return f"{len(case.live)} of {workload.replicas} pods exist"
-    wrong = [p.name for p in case.live if case.down(p) or not case.at_target(p) or GATE in p.gates]
+    wrong = [p.name for p in case.live if case.down(p) or case.outdated(p) or GATE in p.gates]
     if wrong:
         return f"pods {', '.join(wrong)} are not healthy at the target revision"
     return f"{case.unreleased[0].label} still holds devices" if case.unreleased else ""

@@ -32,10 +32,17 @@ def patience(stored: RolloutStatus, wanted: RolloutStatus) -> float:
 def _matters(stored: RolloutStatus, wanted: RolloutStatus) -> bool:
     if (stored.observed_generation, stored.adopted_at) != (wanted.observed_generation, wanted.adopted_at):
         return True
+    if _asked(stored) != _asked(wanted):
+        return True
     if _told(stored) != _told(wanted):
         return True
     before = {e.id: e for e in stored.replacements}
     return any(e.id not in before or _irretrievable(before[e.id], e) for e in wanted.replacements)
+
+
+def _asked(status: RolloutStatus) -> object:
+    """Return what people asked for and has been seen: each action happens once."""
+    return (status.observed_action_id, status.halt, status.retried_at, status.promoted, status.undo)
 
 
 def _told(status: RolloutStatus) -> set[tuple[str, str]]:

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from accelerator_rollout.api.models import Cause, Replacement, RolloutStatus, Stage
-from accelerator_rollout.decide import history, windows
+from accelerator_rollout.decide import history, restart, windows
 from accelerator_rollout.decide.actions import Action, AddFinalizer, EvictPod, ProbeGate, UnpauseDeployment
 from accelerator_rollout.decide.admission import conflict, gate_unknown, refusal
 from accelerator_rollout.decide.appraisal import Appraisal, appraise, endings, release_times, restage
@@ -33,6 +33,7 @@ from accelerator_rollout.decide.going_away import going_away
 from accelerator_rollout.decide.guards import guards, unguarded
 from accelerator_rollout.decide.health import due_health_checks, soaked
 from accelerator_rollout.decide.holds import holds, told
+from accelerator_rollout.decide.intent import Intent, Scene, first_seen, intent
 from accelerator_rollout.decide.openings import Openings, openings, waiting_pods
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan, StageTime
 from accelerator_rollout.decide.reasons import Announcement, Refusal, Waiting
@@ -41,6 +42,7 @@ from accelerator_rollout.decide.reservations import told as reservation_told
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.decide.stages import Standing, after_release
 from accelerator_rollout.decide.stranded import remembered
+from accelerator_rollout.decide.undo import restoring
 from accelerator_rollout.decide.warnings import troubles
 from accelerator_rollout.guardrails.rules import Finding, findings
 from accelerator_rollout.names import FINALIZER
@@ -50,7 +52,7 @@ from accelerator_rollout.workloads.base import Driver, NotNow, Refused
 
 _REFUSALS: Final = frozenset(str(r) for r in Refusal)
 _STILL: Final = frozenset(
-    (Waiting.PAUSED, Waiting.PAUSED_BY_USER, Waiting.OUTSIDE_WINDOW)
+    (Waiting.PAUSED, Waiting.PAUSED_BY_USER, Waiting.OUTSIDE_WINDOW, Waiting.HALTED)
 )  # time spent so counts towards no deadline
 
 
@@ -79,7 +81,8 @@ def _adopt(snapshot: Snapshot, now: datetime) -> Plan:
     """First sight. A status without this note beside a finalizer means that a status was lost."""
     status = snapshot.rollout.status
     if status.adopted_at is None:
-        status = _with(status, adopted_at=now)
+        seen = first_seen(snapshot.rollout.spec.action)
+        status = _with(status, adopted_at=now, observed_action_id=seen)
     actions = (AddFinalizer(snapshot.rollout.uid),)
     return Plan(actions, status, record_first=True, next_due=None)
 
@@ -92,6 +95,7 @@ def _refused_only(snapshot: Snapshot, refused: Refused, now: datetime) -> Plan:
         paused=rollout.spec.paused,
         summary="",
         refused=refused,
+        halted=None,
         late=None,
         idle=None,
         waits=None,
@@ -126,6 +130,7 @@ class _Decision:
         # What spec.failurePolicy answers. Pause needs no answer: S5 lets nothing go on while it stands. Abort and Undo
         # (and spec.release.onTimeout, for a release that is late) are to be answered from here.
         self.failed = failure(snapshot, self.appraisals, driver, now) if driver is not None else None
+        self.intent = self._intent()
         self.step = self._step()
         self.openings = self._openings()
 
@@ -138,6 +143,7 @@ class _Decision:
             *self._probe(),
             *self._checks(),
             *self._step_actions(),
+            *self._restoring(),
         )
         kept, finished = self._entries()
         status = self._status(kept, finished)
@@ -146,7 +152,7 @@ class _Decision:
         return Plan(
             actions=actions,
             status=status,
-            record_first=disrupts and any(e.id not in before for e in kept),
+            record_first=self._newly_asked() or (disrupts and any(e.id not in before for e in kept)),
             next_due=self._next_due(status),
             notices=self._notices(finished),
             stage_times=self._stage_times(kept, finished),
@@ -154,13 +160,36 @@ class _Decision:
             acknowledged=tuple(v.pod.uid for v in self.snapshot.vanished),
         )
 
+    # What people asked for
+
+    def _intent(self) -> Intent:
+        stale = any(p.live and not self._current(p) for p in self.snapshot.pods)
+        flying = any(a.in_flight and a.entry.cause is Cause.ROLLOUT for a in self.appraisals)
+        return intent(Scene(self.snapshot, self.driver, stale or flying, self._restarting(), self.now))
+
+    def _newly_asked(self) -> bool:
+        """Whether something is asked for that no status has yet: stored before anything is done, it is done once."""
+        before = self.snapshot.rollout.status
+        return (self.intent.observed_action_id, self.intent.undo) != (before.observed_action_id, before.undo)
+
+    def _restoring(self) -> tuple[Action, ...]:
+        return restoring(self.intent.undo, self.snapshot) if self.intent.undo is not None else ()
+
+    def _current(self, pod: PodRecord) -> bool:
+        """Whether the pod is of the target revision, and no restart has it replaced."""
+        if self.driver is None or not self.driver.updated(pod):
+            return False
+        return not restart.older(pod, self.snapshot, self.now)
+
     # What to do
 
     def _step(self) -> Step | Blocked | None:
         if self.refused is not None or self.driver is None:
             return None
         wanted = tuple(a for a in self.appraisals if not a.left or not self._superfluous(a))
-        return next_step(self.snapshot, self.driver, wanted, self.now)
+        step = next_step(self.snapshot, self.driver, wanted, self.now)
+        stopped = self.intent.stops()
+        return Blocked(stopped) if step is not None and stopped is not None else step
 
     def _openings(self) -> Openings:
         if self.driver is None:
@@ -289,9 +318,15 @@ class _Decision:
         if complete:
             for entry in finished:
                 past = history.note(past, entry, self.now)
-            past = history.complete(past, self.now)
+            past = history.complete(past, self.now, halted=before.halt is not None)
+        elif self.intent.halt is not None:
+            if self.intent.halt != before.halt:  # halted before it had begun, it was one all the same
+                past = history.begin(past, revision, self.now, self._restart()) if self._rolling() else past
+                past = history.halt(past, self.now)
+            for entry in finished:
+                past = history.note(past, entry, self.now)
         elif self._rolling() or (past and not past[0].finished_at):
-            past = history.begin(past, revision, self.now) if revision else past
+            past = history.begin(past, revision, self.now, self._restart()) if revision else past
             for entry in finished:
                 past = history.note(past, entry, self.now)
         status = counted.model_copy(
@@ -300,15 +335,19 @@ class _Decision:
                 "current_revision": revision if complete else before.current_revision,
                 "replacements": kept,
                 "history": past,
+                **self.intent.stored(),
             }
         )
+        if complete:  # nothing is left that a halt could keep from being replaced
+            status = _with(status, halt=None)
         status = status.model_copy(update={"last_progress_time": self._last_progress(before, status)})
         picture = Picture(
             generation=rollout.generation,
             complete=complete,
             paused=rollout.spec.paused,
-            summary=_summary(status),
+            summary=self._summary(status),
             refused=self.refused,
+            halted=status.halt,
             late=None if complete or self.refused else late(self._course(status), self.now),
             idle=self.step.why if isinstance(self.step, Blocked) else None,
             waits=self._waits(),
@@ -334,7 +373,7 @@ class _Decision:
             else before.observed_workload_generation,
             update_revision=self.driver.revision() if known else before.update_revision,
             replicas=self.workload.replicas,
-            updated_replicas=sum(self.driver.updated(p) for p in live),
+            updated_replicas=sum(map(self._current, live)),
             ready_replicas=sum(p.ready for p in live),
             available_replicas=up,
             unavailable_replicas=max(0, self.workload.replicas - up),
@@ -342,10 +381,19 @@ class _Decision:
         )
 
     def _rolling(self) -> bool:
-        """Whether pods of another revision than the target are still to be replaced."""
+        """Whether pods of another revision than the target, or older than a restart, are still to be replaced."""
         if self.driver is None or self.driver.behind() is not None:
             return False
-        return any(p.live and not self.driver.updated(p) for p in self.snapshot.pods)
+        return any(p.live and not self._current(p) for p in self.snapshot.pods)
+
+    def _restart(self) -> datetime | None:
+        """Return which restart is being carried out."""
+        return restart.due(self.snapshot, self.now) if self._restarting() else None
+
+    def _restarting(self) -> bool:
+        """Whether pods of the target revision, and no others, are to be replaced for their age."""
+        stale = [p for p in self.snapshot.pods if p.live and not self._current(p)]
+        return bool(stale) and self.driver is not None and all(map(self.driver.updated, stale))
 
     def _complete(self, kept: tuple[Replacement, ...]) -> bool:
         """S8: only what is observed now, at the newest generation, counts as success."""
@@ -358,7 +406,7 @@ class _Decision:
             self.driver.behind() is None
             and self.driver.complete()
             and len(live) == self.workload.replicas
-            and all(self.driver.updated(p) and available(p, self.min_ready, self.now) for p in live)
+            and all(self._current(p) and available(p, self.min_ready, self.now) for p in live)
         )
 
     def _waits(self) -> Standing | None:
@@ -427,6 +475,8 @@ class _Decision:
             due += [change] if change is not None else []
         if any(c.type in ("Reconciling", "Stalled") for c in status.conditions):
             due += deadlines(self._course(status), self.now)
+        to_come = restart.to_come(self.snapshot, self.now)
+        due += [to_come] if to_come is not None else []
         if self.min_ready:
             soaking = (p.ready_since for p in self.snapshot.pods if p.live and p.ready_since is not None)
             due += [since + timedelta(seconds=self.min_ready) for since in soaking]
@@ -444,10 +494,10 @@ class _Decision:
         )
 
     def _notices(self, finished: tuple[Replacement, ...]) -> tuple[Notice, ...]:
-        notices: list[Notice] = []
+        notices: list[Notice] = [*self.intent.notices]
         stored = {e.id: e for e in self.snapshot.rollout.status.replacements}
         if isinstance(self.step, Step) and self.step.victim.uid not in stored:
-            text = f"replacing pod {self.step.victim.name} to bring it to revision {self._revision()}"
+            text = f"replacing pod {self.step.victim.name} {self._what_for(self.step.victim)}"
             notices.append(Notice(EventType.NORMAL, Announcement.REPLACING, text, "Replace"))
         for a in self.appraisals:
             was = stored.get(a.entry.id)
@@ -468,14 +518,26 @@ class _Decision:
                 notices.append(Notice(EventType.NORMAL, Announcement.REPLACED, text, "Replace"))
         return tuple(notices)
 
-    def _revision(self) -> str:
-        return self.driver.revision() if self.driver else ""
+    def _what_for(self, victim: PodRecord) -> str:
+        if self.driver is not None and not self.driver.updated(victim):
+            return f"to bring it to revision {self.driver.revision()}"
+        return f"that was created before spec.restartedAt ({self.snapshot.rollout.spec.restarted_at:%Y-%m-%d %H:%M:%S} UTC)"
+
+    def _summary(self, status: RolloutStatus) -> str:
+        since = restart.due(self.snapshot, self.now)
+        young = f" and created since {since:%Y-%m-%d %H:%M:%S} UTC" if since is not None else ""
+        return (
+            f"{status.updated_replicas} of {status.replicas} pods at revision {status.update_revision}{young}, "
+            f"{status.available_replicas} available"
+        )
 
 
 def _movement(status: RolloutStatus) -> object:
     """Return what changes whenever something moves."""
     return (
         status.update_revision,
+        status.halt is None,
+        status.undo is None,
         status.replicas,
         status.updated_replicas,
         status.available_replicas,
@@ -488,13 +550,6 @@ def _stood_still(status: RolloutStatus) -> bool:
     """Whether the stored status tells of a stop by a person, whose end is itself a movement."""
     return any(
         c.type == "Progressing" and (c.reason in _REFUSALS or c.reason in _STILL) for c in status.conditions
-    )
-
-
-def _summary(status: RolloutStatus) -> str:
-    return (
-        f"{status.updated_replicas} of {status.replicas} pods at revision {status.update_revision}, "
-        f"{status.available_replicas} available"
     )
 
 

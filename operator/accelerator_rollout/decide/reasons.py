@@ -52,6 +52,8 @@ class Waiting(StrEnum):
     STATE_UNKNOWN = "StateUnknown"
     PAUSED = "Paused"  # spec.paused
     OUTSIDE_WINDOW = "OutsideWindow"  # spec.windows
+    HALTED = "Halted"  # see class Halted for why
+    UNDOING = "RestoringTemplate"  # the workload's former pod template is being restored
     PAUSED_BY_USER = "WorkloadPausedByUser"
     WORKLOAD_GOING = "WorkloadGoingAway"
     CONTROLLER_BEHIND = "WaitingForController"  # the workload's controller has not seen the newest spec
@@ -104,6 +106,13 @@ class Overdue(StrEnum):
     PROGRESS = "ProgressDeadlineExceeded"
 
 
+class Halted(StrEnum):
+    """Why no further replacement is started until somebody asks for it; each makes an object Stalled."""
+
+    ABORTED = "Aborted"  # spec.action
+    UNDO_FAILED = "UndoNotPossible"  # the former template was gone before it could be restored
+
+
 class Settled(StrEnum):
     """Reasons of good news."""
 
@@ -140,3 +149,7 @@ class Announcement(StrEnum):
     ACTION_FAILED = "ActionFailed"
     OPENED_WITHOUT_PROOF = "OpenedWithoutProof"
     GATE_OPENED = "GateOpened"
+    RETRIED = "Retried"
+    UNDOING = "Undoing"
+    UNDONE = "TemplateRestored"
+    NO_EFFECT = "ActionWithoutEffect"

@@ -17,6 +17,9 @@ from accelerator_rollout.api.models import WorkloadKind
 from accelerator_rollout.api.parse import parse
 from accelerator_rollout.names import (
     DELETION_COST_ANNOTATION,
+    GATE,
+    GATE_LABEL,
+    GATE_LABEL_VALUE,
     MANAGED_LABEL,
     MANAGED_LABEL_VALUE,
     PARKED_ANNOTATION,
@@ -25,6 +28,7 @@ from accelerator_rollout.observe.devices import claim, resource_slice, taint_rul
 from accelerator_rollout.observe.errors import ProjectionError
 from accelerator_rollout.observe.fields import Raw, UnclearError
 from accelerator_rollout.observe.kinds import SOURCES, Kind
+from accelerator_rollout.observe.owners import owner_of_templates
 from accelerator_rollout.records import (
     BudgetRecord,
     ClaimRecord,
@@ -63,6 +67,8 @@ KUBELET_MANAGERS: Final = frozenset({"kubelet"})
 
 _HASH_LABEL: Final = "pod-template-hash"
 _REVISION_LABEL: Final = "controller-revision-hash"
+_NUMBER_ANNOTATION: Final = "deployment.kubernetes.io/revision"
+_KEEP_REVISIONS: Final = (WorkloadKind.STATEFUL_SET, WorkloadKind.DAEMON_SET)
 _DEFAULT_GRACE: Final = 30  # seconds, as the API server defaults it
 _LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 _SIGKILL_EXIT: Final = 137
@@ -315,6 +321,7 @@ def deployment(raw: Raw) -> DeploymentRecord:
         max_unavailable=read.int_or_percent(rolling, "maxUnavailable"),
         min_ready_seconds=read.integer(spec, "minReadySeconds", 0),
         template=template(read.mapping(spec, "template")),
+        managed_by=owner_of_templates(meta),
     )
 
 
@@ -339,6 +346,7 @@ def replica_set(raw: Raw) -> ReplicaSetRecord:
         template_digest=pods.digest,
         template_gates=pods.gates,
         template_labels=pods.labels,
+        number=read.number(read.mapping(meta, "annotations").get(_NUMBER_ANNOTATION)),
     )
 
 
@@ -359,6 +367,7 @@ def stateful_set(raw: Raw) -> StatefulSetRecord:
         current_revision=read.text(status, "currentRevision"),
         update_revision=read.text(status, "updateRevision"),
         template=template(read.mapping(spec, "template")),
+        managed_by=owner_of_templates(meta),
     )
 
 
@@ -377,6 +386,7 @@ def daemon_set(raw: Raw) -> DaemonSetRecord:
         update_strategy=read.text(read.mapping(spec, "updateStrategy"), "type") or "RollingUpdate",
         min_ready_seconds=read.integer(spec, "minReadySeconds", 0),
         template=template(read.mapping(spec, "template")),
+        managed_by=owner_of_templates(meta),
     )
 
 
@@ -384,20 +394,34 @@ def controller_revision(raw: Raw) -> RevisionRecord:
     """Return the record of a ControllerRevision. Its `data` may be anything: other operators keep theirs here, too."""
     meta = read.mapping(raw, "metadata")
     owner = read.controller(meta)
-    ours = owner is not None and owner.kind == WorkloadKind.DAEMON_SET
-    held = read.mapping(raw, "data", "spec", "template") if ours else {}
-    # A patch as the DaemonSet controller writes it [daemon/update.go getPatch]: the template, less the directive.
-    pods = {key: value for key, value in held.items() if key != "$patch"}
+    held = held_template(raw) if owner is not None and owner.kind in _KEEP_REVISIONS else {}
+    pods = template(held) if held else None
+    name = read.need(meta, "name")
+    # A StatefulSet's pods carry the name, a DaemonSet's a label of it.
+    by_name = owner is not None and owner.kind == WorkloadKind.STATEFUL_SET
     return RevisionRecord(
         namespace=intern(read.need(meta, "namespace")),
-        name=read.need(meta, "name"),
+        name=name,
         uid=read.need(meta, "uid"),
         resource_version=read.version(meta),
         owner_uid=owner.uid if owner else "",
         number=read.integer(raw, "revision", 0),
-        revision=intern(read.text(read.mapping(meta, "labels"), _REVISION_LABEL)),
-        template_digest=template_digest(pods) if pods else "",
+        revision=intern(name if by_name else read.text(read.mapping(meta, "labels"), _REVISION_LABEL)),
+        template_digest=pods.digest if pods else "",
+        gated=pods is not None and (GATE in pods.gates or pods.labels.get(GATE_LABEL) == GATE_LABEL_VALUE),
     )
+
+
+def held_template(raw: Raw) -> dict[str, object]:
+    """Return the whole pod template that a ReplicaSet or a ControllerRevision keeps, as its workload had it."""
+    if "data" in raw:
+        # A patch as the controllers write it [daemon/update.go and stateful_set_utils.go getPatch], less the directive.
+        held = read.mapping(raw, "data", "spec", "template")
+        return {key: value for key, value in held.items() if key != "$patch"}
+    held = read.mapping(raw, "spec", "template")
+    meta = dict(read.mapping(held, "metadata"))
+    meta["labels"] = {k: v for k, v in read.mapping(meta, "labels").items() if k != _HASH_LABEL}
+    return {**held, "metadata": meta}
 
 
 def template(raw: Raw) -> Template:

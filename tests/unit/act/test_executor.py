@@ -25,6 +25,7 @@ from accelerator_rollout.decide.actions import (
     PauseDeployment,
     ProbeGate,
     RemoveFinalizer,
+    RestoreTemplate,
     UnmanageDeployment,
 )
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
@@ -146,6 +147,23 @@ class FakeCluster:
     async def unpause(self, namespace: str, name: str, uid: str, version: str) -> dict[str, Any]:
         self._called("unpause")
         return self._written(Kind.DEPLOYMENTS, name)
+
+    async def write_template(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        uid: str,
+        version: str,
+        template: Mapping[str, Any],
+        *,
+        parked: str,
+    ) -> dict[str, Any]:
+        self._called(f"write_template {kind} {name} {parked}")
+        assert version == self.objects[kind, name]["metadata"]["resourceVersion"]
+        raw = self._written(kind, name)
+        raw["spec"]["template"] = dict(template)
+        return raw
 
     async def set_cost(self, namespace: str, name: str, uid: str, cost: int) -> dict[str, Any]:
         self._called("set_cost")
@@ -512,3 +530,50 @@ async def test_a_choice_is_stored_before_anything_is_touched_however_patient_the
 ) -> None:
     await patiently(cluster, told, with_news(cluster, EVICT, record_first=True), patience=NEWS, left=0.4)
     assert cluster.calls == [STATUS, "evict web-1"]
+
+
+# A former template
+
+
+def restoring(cluster: FakeCluster, **more: Any) -> RestoreTemplate:
+    """The undo of the Deployment's template in favour of a ReplicaSet's."""
+    former = o.replica_set("web-1", image="v0")
+    former["spec"]["template"]["spec"]["fieldOfTomorrow"] = "kept"
+    cluster.put(Kind.REPLICA_SETS, former)
+    digest = project.replica_set(former).template_digest
+    facts = {
+        "name": "web",
+        "uid": "uid-web",
+        "revision_name": "web-1",
+        "revision_uid": former["metadata"]["uid"],
+        "leaves": "whatever the plan says",
+        "restores": digest,
+    }
+    return RestoreTemplate(**(facts | more))
+
+
+async def test_a_former_template_is_written_as_it_is_kept_and_parks(cluster: FakeCluster, told: Told) -> None:
+    action = restoring(cluster)
+    outcome = await carry_out(cluster, told, plan_of(cluster, action, record_first=True))
+    assert cluster.calls == [STATUS, "write_template deployments web template-changed"]
+    assert not outcome.moved
+    written = cluster.objects[Kind.DEPLOYMENTS, "web"]["spec"]["template"]
+    assert written["spec"]["fieldOfTomorrow"] == "kept"
+    assert written["metadata"]["labels"] == {"app": "web"}
+
+
+async def test_a_persons_pause_stays_theirs(cluster: FakeCluster, told: Told) -> None:
+    cluster.objects[Kind.DEPLOYMENTS, "web"]["spec"]["paused"] = True
+    await carry_out(cluster, told, plan_of(cluster, restoring(cluster)))
+    assert "write_template deployments web " in cluster.calls
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"revision_uid": "another"}, {"restores": "another"}, {"revision_name": "x"}]
+)
+async def test_another_template_than_was_decided_on_is_not_written(
+    cluster: FakeCluster, told: Told, wrong: dict[str, str]
+) -> None:
+    outcome = await carry_out(cluster, told, plan_of(cluster, restoring(cluster, **wrong)))
+    assert cluster.calls == []
+    assert outcome.moved

@@ -173,7 +173,7 @@ def test_a_pod_that_keeps_becoming_unready_fails(kind: str) -> None:
         if kind == "Deployment":
             world.sets = [replica_set(OLD, 2), replica_set(NEW, 1, 0)]
         world.store(world.plan(at(10 * number + 5)))
-        (found,) = world.status.replacements
+        found, *_ = world.status.replacements
         assert (found.stage, found.relapses) == (Stage.WARMING_UP, number + 1)
         assert stalled(world, at(10 * number + 5)) == ("" if number == 0 else Overdue.HEALTH)
         world.change("worker-2", ready=True, ready_since=at(10 * number + 6))

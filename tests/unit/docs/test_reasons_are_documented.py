@@ -10,6 +10,7 @@ from accelerator_rollout.api.conditions import ConditionType
 from accelerator_rollout.api.models import Proof, Stage
 from accelerator_rollout.decide.reasons import (
     Announcement,
+    Halted,
     Holding,
     NotFree,
     Overdue,
@@ -33,6 +34,7 @@ CODE: tuple[type[StrEnum], ...] = (
     Stage,
     Proof,
     Announcement,
+    Halted,
     Holding,
     Reserving,
     ConditionType,

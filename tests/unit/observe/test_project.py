@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from accelerator_rollout.api.models import RolloutObject, Unreadable
+from accelerator_rollout.names import GATE_LABEL, GATE_LABEL_VALUE
 from accelerator_rollout.observe import devices as d
 from accelerator_rollout.observe import project as p
 from accelerator_rollout.observe.errors import ProjectionError
@@ -309,6 +310,77 @@ def test_a_daemon_set_and_its_revision_have_the_same_template() -> None:
     same, other = (p.controller_revision(o.controller_revision(image=i)) for i in ("v1", "v2"))
     assert (same.owner_uid, same.number, same.revision) == ("uid-ds", 1, "1")
     assert same.template_digest == record.template.digest != other.template_digest
+
+
+def test_a_stateful_sets_pods_carry_the_name_of_their_revision() -> None:
+    raw = o.controller_revision("db-6c5f")
+    raw["metadata"]["ownerReferences"][0] |= {"kind": "StatefulSet", "name": "db", "uid": "uid-db"}
+    record = p.controller_revision(raw)
+    assert (record.revision, record.owner_uid) == ("db-6c5f", "uid-db")
+    assert record.template_digest == p.stateful_set(o.stateful_set()).template.digest
+
+
+def test_whether_a_revisions_pods_come_gated() -> None:
+    raw = o.controller_revision()
+    assert p.controller_revision(raw).gated
+    template = raw["data"]["spec"]["template"]
+    template["spec"]["schedulingGates"] = []
+    assert not p.controller_revision(raw).gated
+    template["metadata"]["labels"] = {GATE_LABEL: GATE_LABEL_VALUE}
+    assert p.controller_revision(raw).gated
+
+
+def test_what_a_revision_keeps_is_the_whole_template() -> None:
+    """Also what this version does not know, and less what its controller has added."""
+    revision, replica_set = o.controller_revision(), o.replica_set()
+    for raw in (revision["data"]["spec"]["template"], replica_set["spec"]["template"]):
+        raw["spec"]["fieldOfTomorrow"] = {"a": [1, None]}
+    for raw in (revision, replica_set):
+        held = p.held_template(raw)
+        assert held["metadata"]["labels"] == {"app": "web"}  # type: ignore[index]
+        assert held["spec"]["fieldOfTomorrow"] == {"a": [1, None]}  # type: ignore[index]
+        assert "$patch" not in held
+        expected = o.template()
+        expected["spec"]["fieldOfTomorrow"] = {"a": [1, None]}
+        assert p.template(held).digest == p.template(expected).digest
+
+
+def test_a_replica_sets_number() -> None:
+    raw = o.replica_set()
+    assert p.replica_set(raw).number == 0
+    raw["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": "7"}
+    assert p.replica_set(raw).number == 7
+
+
+@pytest.mark.parametrize(
+    ("meta", "tool"),
+    [
+        ({}, ""),
+        ({"labels": {"app.kubernetes.io/managed-by": "Helm"}}, "Helm"),
+        ({"annotations": {"meta.helm.sh/release-name": "llm"}}, "Helm"),
+        ({"annotations": {"argocd.argoproj.io/tracking-id": "x"}}, "Argo CD"),
+        ({"managedFields": [{"manager": "argocd-controller"}]}, "Argo CD"),
+        ({"managedFields": [{"manager": "kubectl-client-side-apply"}]}, ""),
+        ({"labels": {"kustomize.toolkit.fluxcd.io/name": "apps"}}, "Flux"),
+        (
+            {
+                "labels": {
+                    "helm.toolkit.fluxcd.io/name": "llm",
+                    "app.kubernetes.io/managed-by": "Helm",
+                }
+            },
+            "Flux",
+        ),
+    ],
+)
+def test_which_tool_owns_the_template(meta: dict[str, Any], tool: str) -> None:
+    for raw, projected in (
+        (o.deployment(), p.deployment),
+        (o.stateful_set(), p.stateful_set),
+        (o.daemon_set(), p.daemon_set),
+    ):
+        raw["metadata"] |= meta
+        assert projected(raw).managed_by == tool
 
 
 @pytest.mark.parametrize("data", [None, {}, {"anything": 1}, {"spec": {"template": None}}])
