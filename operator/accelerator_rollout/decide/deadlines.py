@@ -71,12 +71,9 @@ def failure(
 def late(course: Course, now: datetime) -> Late | None:
     """Return the deadline that has passed, if one has; the earliest stage of the oldest replacement first."""
     snapshot = course.snapshot
-    timeout = snapshot.rollout.spec.release.timeout_seconds
-    for a in course.appraisals:
-        if a.unreleased and now >= release_due(a.entry, timeout):
-            who = a.entry.pod_name or "an unknown predecessor"
-            text = f"the devices of pod {who} are not free {timeout} s after it began to leave: {a.standing.message}"
-            return Late(Overdue.RELEASE, text)
+    overdue = late_release(snapshot, course.appraisals, now)
+    if overdue is not None:
+        return overdue
     for a in course.appraisals:
         found = _of_successor(a, snapshot, now)
         if found is not None:
@@ -84,15 +81,26 @@ def late(course: Course, now: datetime) -> Late | None:
     return _of_eviction(course, now) or _of_progress(course, now)
 
 
+def late_release(snapshot: Snapshot, appraisals: tuple[Appraisal, ...], now: datetime) -> Late | None:
+    """Return the first release that takes longer than spec.release.timeoutSeconds."""
+    timeout = snapshot.rollout.spec.release.timeout_seconds
+    for a in appraisals:
+        if a.unreleased and now >= release_due(a.entry, snapshot):
+            who = a.entry.pod_name or "an unknown predecessor"
+            text = f"the devices of pod {who} are not free {timeout} s after it began to leave: {a.standing.message}"
+            return Late(Overdue.RELEASE, text)
+    return None
+
+
 def due(course: Course, now: datetime) -> tuple[datetime, ...]:
     """Return when deadlines pass; some may have passed already."""
     spec = course.snapshot.rollout.spec
-    found = [release_due(a.entry, spec.release.timeout_seconds) for a in course.appraisals if a.unreleased]
+    found = [release_due(a.entry, course.snapshot) for a in course.appraisals if a.unreleased]
     for a in course.appraisals:
         reason = _OF_STAGE.get(a.standing.stage)
         if reason is not None and a.in_flight:
             since = a.entry.stage_started_at if a.entry.stage is a.standing.stage else now
-            found.append(since + timedelta(seconds=_timeout(reason, spec.health)))
+            found.append(_anew(since, course.snapshot) + timedelta(seconds=_timeout(reason, spec.health)))
     blocked_since = _blocked_since(course)
     if blocked_since is not None:
         found.append(blocked_since + timedelta(seconds=spec.disruption.timeout_seconds))
@@ -101,10 +109,16 @@ def due(course: Course, now: datetime) -> tuple[datetime, ...]:
     return tuple(found)
 
 
-def release_due(entry: Replacement, timeout_seconds: int) -> datetime:
+def release_due(entry: Replacement, snapshot: Snapshot) -> datetime:
     """Return when the devices of a departed pod are to be free."""
     began = next((t.at for t in entry.stage_times if t.stage is Stage.TERMINATING), entry.started_at)
-    return began + timedelta(seconds=timeout_seconds)
+    return _anew(began, snapshot) + timedelta(seconds=snapshot.rollout.spec.release.timeout_seconds)
+
+
+def _anew(since: datetime, snapshot: Snapshot) -> datetime:
+    """Return from when a deadline counts: a Retry gives all of them their time again."""
+    retried = snapshot.rollout.status.retried_at
+    return since if retried is None else max(since, retried)
 
 
 def _of_successor(a: Appraisal, snapshot: Snapshot, now: datetime) -> Late | None:
@@ -122,7 +136,7 @@ def _of_successor(a: Appraisal, snapshot: Snapshot, now: datetime) -> Late | Non
     if reason is None or a.entry.stage is not a.standing.stage:
         return None
     seconds = _timeout(reason, snapshot.rollout.spec.health)
-    if now < a.entry.stage_started_at + timedelta(seconds=seconds):
+    if now < _anew(a.entry.stage_started_at, snapshot) + timedelta(seconds=seconds):
         return None
     return Late(reason, _told(reason, seconds, pod, a.standing, snapshot))
 

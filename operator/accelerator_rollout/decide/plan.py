@@ -25,7 +25,7 @@ from accelerator_rollout.decide.appraisal import Appraisal, appraise, endings, r
 from accelerator_rollout.decide.budget import available, min_ready
 from accelerator_rollout.decide.checks import due_checks
 from accelerator_rollout.decide.conditions import Picture, conditions, unknown
-from accelerator_rollout.decide.deadlines import Course, failure, late
+from accelerator_rollout.decide.deadlines import Course, failure, late, late_release
 from accelerator_rollout.decide.deadlines import due as deadlines
 from accelerator_rollout.decide.departures import match, record, track
 from accelerator_rollout.decide.disruption import Blocked, Step, next_step
@@ -39,6 +39,7 @@ from accelerator_rollout.decide.outcome import EventType, Notice, Plan, StageTim
 from accelerator_rollout.decide.reasons import Announcement, Refusal, Waiting
 from accelerator_rollout.decide.reservations import reservations
 from accelerator_rollout.decide.reservations import told as reservation_told
+from accelerator_rollout.decide.response import respond
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.decide.stages import Standing, after_release
 from accelerator_rollout.decide.stranded import remembered
@@ -127,9 +128,6 @@ class _Decision:
         entries = match(track(snapshot, now), snapshot, now)
         judged = (appraise(e, snapshot, self.min_ready, now) for e in entries)
         self.appraisals = tuple(soaked(a, snapshot, self.min_ready, now) for a in judged)
-        # What spec.failurePolicy answers. Pause needs no answer: S5 lets nothing go on while it stands. Abort and Undo
-        # (and spec.release.onTimeout, for a release that is late) are to be answered from here.
-        self.failed = failure(snapshot, self.appraisals, driver, now) if driver is not None else None
         self.intent = self._intent()
         self.step = self._step()
         self.openings = self._openings()
@@ -165,7 +163,12 @@ class _Decision:
     def _intent(self) -> Intent:
         stale = any(p.live and not self._current(p) for p in self.snapshot.pods)
         flying = any(a.in_flight and a.entry.cause is Cause.ROLLOUT for a in self.appraisals)
-        return intent(Scene(self.snapshot, self.driver, stale or flying, self._restarting(), self.now))
+        scene = Scene(self.snapshot, self.driver, stale or flying, self._restarting(), self.now)
+        held = intent(scene)
+        if self.driver is None or held.retried_at == self.now:
+            return held
+        failed = failure(self.snapshot, self.appraisals, self.driver, self.now)
+        return respond(held, scene, failed, late_release(self.snapshot, self.appraisals, self.now))
 
     def _newly_asked(self) -> bool:
         """Whether something is asked for that no status has yet: stored before anything is done, it is done once."""
@@ -257,9 +260,14 @@ class _Decision:
             if a.done or self._superfluous(a):
                 finished.append(restage(a.entry, Standing(Stage.DONE), self.now))
             else:
-                kept.append(restage(a.entry, self._standing(a), self.now))
+                kept.append(restage(self._anew(a.entry), self._standing(a), self.now))
         kept.extend(self._selected())
         return tuple(kept), tuple(finished)
+
+    def _anew(self, entry: Replacement) -> Replacement:
+        """Return the entry without its failures so far, if somebody asked to try again."""
+        retried = self.intent.retried_at != self.snapshot.rollout.status.retried_at
+        return entry.model_copy(update={"relapses": None}) if retried and entry.relapses else entry
 
     def _superfluous(self, a: Appraisal) -> bool:
         """Whether a departure that holds nothing will have no successor: the workload has all the pods it wants."""

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from cronsim import CronSim
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accelerator_rollout.api.conditions import ConditionType, find_condition
@@ -149,6 +149,7 @@ SCHEDULES = (
 CHANGES = ("2026-03-08", "2026-03-29", "2026-04-04", "2026-10-03", "2026-10-25", "2026-11-01")
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(ZONES),
     st.sampled_from(SCHEDULES),
