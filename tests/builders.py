@@ -356,6 +356,7 @@ class World:
     former: list[PodRecord] = field(default_factory=list)
     ability: HoldAbility = HoldAbility.NOT_PERMITTED
     reserve: ReserveAbility = ReserveAbility.NOT_PERMITTED
+    restore: bool = True
     disputed: frozenset[str] = frozenset()
     spec: dict[str, Any] = field(default_factory=dict)
     status: RolloutStatus = field(default_factory=lambda: RolloutStatus(adopted_at=at(-600)))
@@ -483,6 +484,7 @@ class World:
             revisions=tuple(self.revisions),
             hold=self.ability,
             reserve=self.reserve,
+            restore=self.restore,
             checked=dict(self.checked),
             bad_checks=dict(self.bad_checks),
             health=dict(self.health),

@@ -98,6 +98,7 @@ class Operator:
             policy_parks=lambda: self.parking.present,
             hold=lambda: self.abilities.hold,
             reserve=lambda: self.abilities.reserve,
+            restore=lambda: self.abilities.restore,
             bad_checks=lambda rollout: invalid(rollout.spec),
             workers=settings.workers,
         )

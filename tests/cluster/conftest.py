@@ -9,7 +9,7 @@ import pytest
 
 from lab.client import Api
 from lab.controlplane import ControlPlane
-from lab.install import HOLD, RESERVATION, Account, install
+from lab.install import HOLD, RESERVATION, UNDO, Account, install
 from lab.kubeconfig import Connection
 from lab.ledger import Ledger
 from lab.nodes import SimulatedNodes
@@ -57,7 +57,7 @@ def account(cluster: Connection) -> Account:
 
     async def put() -> Account:
         async with Api(cluster) as admin:
-            return await install(admin, HOLD, RESERVATION)
+            return await install(admin, HOLD, RESERVATION, UNDO)
 
     return asyncio.run(put())
 

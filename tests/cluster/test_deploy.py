@@ -20,11 +20,13 @@ from lab.controlplane import ControlPlane
 from lab.install import BASE, Account, manifests
 from lab.resources import (
     ACCELERATOR_ROLLOUTS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     DEVICE_TAINT_RULES,
     PODS,
     REPLICA_SETS,
     RESOURCE_CLAIMS,
+    SERVICE_ACCOUNTS,
     STATEFUL_SETS,
     Resource,
 )
@@ -413,8 +415,9 @@ NEEDED: Final = {
     ("", "nodes"): READ,
     ("apps", "deployments"): (*READ, "patch"),
     ("apps", "replicasets"): READ,
-    ("apps", "statefulsets"): READ,
-    ("apps", "daemonsets"): READ,
+    ("apps", "statefulsets"): (*READ, "patch"),  # the optional role of Undo
+    ("apps", "daemonsets"): (*READ, "patch"),
+    (names.GROUP, "templates"): ("restore",),  # no resource that is served, only one that is asked for
     ("apps", "controllerrevisions"): READ,
     ("policy", "poddisruptionbudgets"): READ,
     ("resource.k8s.io", "resourceclaims"): READ,
@@ -558,10 +561,81 @@ async def test_the_operator_pauses_and_labels_a_deployment_and_changes_nothing_e
     for other in (
         {"metadata": {"finalizers": ["example.com/mine"]}},
         {"spec": {"replicas": 0}},
-        {"spec": {"template": {"spec": image}}},
         {"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": 2}}}},
     ):
         assert "nothing but the pause" in await refusal(change(other))
+    # With the optional role a template, too, where nothing moves at once and the pods come gated.
+    moving = {"spec": {"template": {"spec": image}}}
+    assert "paused in the same write" in await refusal(change(moving))
+    parked_with = park(ParkReason.TEMPLATE_CHANGED)
+    bare = {"metadata": {"labels": {names.GATE_LABEL: None}}}
+    open_pods = parked_with | {"spec": {"paused": True, "template": bare}}
+    assert "come gated" in await refusal(change(open_pods))
+    await change(parked_with | {"spec": {"paused": True, "template": {"spec": image}}})
+
+
+@pytest.mark.parametrize(("kind", "resource"), [("StatefulSet", STATEFUL_SETS), ("DaemonSet", DAEMON_SETS)])
+async def test_the_operator_writes_a_template_and_nothing_else_of_the_other_kinds(
+    admin: Api, operator: Api, namespace: str, account: Account, kind: str, resource: Resource
+) -> None:
+    body = deployment(namespace, managed=False)
+    spec = {k: v for k, v in body["spec"].items() if k in ("selector", "template")}
+    strategy = {"updateStrategy": {"type": "OnDelete"}}
+    if resource is STATEFUL_SETS:
+        spec |= {"serviceName": "llm", "replicas": 0}
+    else:
+        spec["template"]["spec"]["nodeSelector"] = {"no": "node"}
+    await admin.create(resource, body | {"kind": kind, "spec": spec | strategy})
+
+    async def change(parts: Object) -> Object:
+        return await operator.patch(resource, "llm", parts, namespace, patch_type=PatchType.STRATEGIC)
+
+    image = {"containers": [{"name": "server", "image": "server:v2"}]}
+    restore = {"spec": {"template": {"spec": image}}}
+    await change(restore)
+    for other in (
+        {"metadata": {"labels": {"note": "x"}}},
+        {"metadata": {"finalizers": ["example.com/mine"]}},
+        {"metadata": {"annotations": {"note": "x"}}},
+        {"spec": {"minReadySeconds": 7}},
+        {"spec": {"updateStrategy": {"type": "RollingUpdate"}}},
+    ):
+        assert "nothing but the pod template" in await refusal(change(other))
+    bare = {"spec": {"template": {"metadata": {"labels": {names.GATE_LABEL: None}}}}}
+    assert "without our gate" in await refusal(change(bare))
+    rolling = {"spec": {"updateStrategy": {"type": "RollingUpdate"}}}
+    await admin.patch(resource, "llm", rolling, namespace)
+    image["containers"][0]["image"] = "server:v3"
+    assert "only where the update strategy is OnDelete" in await refusal(change(restore))
+
+
+async def test_without_the_optional_role_no_template_is_written(
+    admin: Api, account: Account, namespace: str
+) -> None:
+    """The account is known by its name, in whichever namespace: here it has the base's role alone."""
+    await admin.create(DEPLOYMENTS, deployment(namespace))
+    rbac = "rbac.authorization.k8s.io"
+    lesser = Account(namespace, account.name)
+    meta = {"name": account.name, "namespace": namespace}
+    await admin.create(SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+    bound = {
+        "apiVersion": f"{rbac}/v1",
+        "kind": "RoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "accelerator-rollout-operator"},
+        "subjects": [{"kind": "ServiceAccount", **meta}],
+    }
+    await admin.request("POST", f"/apis/{rbac}/v1/namespaces/{namespace}/rolebindings", body=bound)
+    image = {"containers": [{"name": "server", "image": "server:v2"}]}
+    write = park(ParkReason.TEMPLATE_CHANGED) | {"spec": {"paused": True, "template": {"spec": image}}}
+    async with Api(await lesser.connection(admin)) as api:
+        for _ in range(100):  # until the API server knows of the binding
+            attempt = api.patch(DEPLOYMENTS, "llm", write, namespace, patch_type=PatchType.STRATEGIC)
+            said = await refusal(attempt)
+            if "cannot patch" not in said:
+                break
+            await asyncio.sleep(0.1)
+        assert "nothing but the pause" in said
 
 
 async def test_the_operator_writes_status_and_finalizer_of_a_rollout_and_never_its_spec(

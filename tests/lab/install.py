@@ -25,17 +25,20 @@ from lab.resources import (
     PODS,
     RESOURCE_CLAIMS,
     SERVICE_ACCOUNTS,
+    STATEFUL_SETS,
 )
 from lab.toolchain import find_kubectl
 
 BASE: Final = Path(__file__).parents[2] / "deploy" / "kustomize" / "base"
 HOLD: Final = BASE.parent / "overlays" / "hold"
 RESERVATION: Final = BASE.parent / "overlays" / "reservation"
+UNDO: Final = BASE.parent / "overlays" / "undo"
 
 _TOKEN_SECONDS: Final = 12 * 60 * 60
 _PROBE: Final = "admission-probe"
 _HOLDS: Final = "operator-holds-claims"
 _RESERVES: Final = "operator-reserves-devices"
+_RESTORES: Final = "operator-restores-templates"
 _EFFECTIVE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = (
     0.1  # the API server looks for new policies about once a second, and tells nobody when it did
@@ -92,7 +95,7 @@ async def install(admin: Api, *folders: Path) -> Account:
     account = account_of(objects)
     await admin.apply_manifest([body for body in objects if body["kind"] != "Deployment"])
     async with Api(await account.connection(admin)) as operator, _targets(admin, account.namespace):
-        optional = {name for name in (_HOLDS, _RESERVES) if _has(objects, name)}
+        optional = {name for name in (_HOLDS, _RESERVES, _RESTORES) if _has(objects, name)}
         await _await_policies(admin, operator, account.namespace, optional)
     return account
 
@@ -107,6 +110,7 @@ async def _targets(admin: Api, namespace: str) -> AsyncIterator[None]:
     try:
         await admin.apply(_pod(namespace))
         await admin.apply(_deployment(namespace))
+        await admin.apply(_stateful_set(namespace))
         await admin.apply(_rollout(namespace))
         await admin.apply(_claim(namespace))
         result = {"request": "device", "driver": "probe.example.dev", "pool": "probe", "device": "probe"}
@@ -114,7 +118,7 @@ async def _targets(admin: Api, namespace: str) -> AsyncIterator[None]:
         await admin.patch(RESOURCE_CLAIMS, _PROBE, {"status": status}, namespace, subresource="status")
         yield
     finally:
-        for resource in (ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS, RESOURCE_CLAIMS):
+        for resource in (ACCELERATOR_ROLLOUTS, DEPLOYMENTS, STATEFUL_SETS, PODS, RESOURCE_CLAIMS):
             await admin.delete_if_there(resource, _PROBE, namespace)
 
 
@@ -165,6 +169,11 @@ async def _await_policies(admin: Api, operator: Api, namespace: str, optional: C
         probes[_HOLDS] = lambda: _refused(_takes_a_claim(operator, namespace), _HOLDS)
     if _RESERVES in optional:
         probes[_RESERVES] = lambda: _refused(_evicts_by_taint(operator), _RESERVES)
+    if _RESTORES in optional:
+        probes[_RESTORES] = lambda: _refused(
+            operator.patch(STATEFUL_SETS, _PROBE, {"spec": {"replicas": 1}}, namespace, params=_DRY_RUN),
+            _RESTORES,
+        )
     deadline = time.monotonic() + _EFFECTIVE_SECONDS
     while True:
         for policy in [policy for policy, probe in probes.items() if await probe()]:
@@ -272,6 +281,12 @@ def _deployment(namespace: str) -> Object:
             "template": {"metadata": {"labels": labels}, "spec": _pod_spec()},
         },
     }
+
+
+def _stateful_set(namespace: str) -> Object:
+    body = _deployment(namespace)
+    del body["metadata"]["labels"]
+    return body | {"kind": "StatefulSet", "spec": body["spec"] | {"serviceName": _PROBE}}
 
 
 def _rollout(namespace: str) -> Object:

@@ -198,6 +198,7 @@ class Operator:
             freshness=Freshness.STALE if self.stale else Freshness.FRESH,
             watched_since=store.watched_since,
             revisions=tuple(store.revisions.values()),
+            restore=True,
             hold=HoldAbility.POSSIBLE if self.cluster.hold else HoldAbility.NOT_PERMITTED,
         )
 

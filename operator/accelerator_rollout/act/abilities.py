@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from accelerator_rollout.act.rights import HOLDS, RESERVATIONS, Right
+from accelerator_rollout.act.rights import HOLDS, RESERVATIONS, TEMPLATES, Right
 from accelerator_rollout.decide.snapshot import HoldAbility, ReserveAbility
 from accelerator_rollout.errors import ActError
 from accelerator_rollout.observe.kinds import Kind
@@ -32,11 +32,12 @@ class Asking(Protocol):
 
 
 class Abilities:
-    """`hold` and `reserve` are what was found last."""
+    """`hold`, `reserve` and `restore` are what was found last."""
 
     def __init__(self, client: Asking) -> None:
         self._client = client
         self.hold = HoldAbility.NOT_PERMITTED
+        self.restore = False  # whether former pod templates may be written
         self._may_reserve = False
 
     @property
@@ -49,10 +50,11 @@ class Abilities:
     async def look(self) -> None:
         """Find out once. Raises ActError."""
         hold, may_reserve = await self._holds(), await self._all(RESERVATIONS)
-        if (hold, may_reserve) != (self.hold, self._may_reserve):
-            reserving = "permitted" if may_reserve else "not permitted"
-            _log.info("holding claims: %s; reserving devices: %s", hold, reserving)
-        self.hold, self._may_reserve = hold, may_reserve
+        restore = await self._all(TEMPLATES)
+        if (hold, may_reserve, restore) != (self.hold, self._may_reserve, self.restore):
+            reserving, undoing = ("permitted" if may else "not permitted" for may in (may_reserve, restore))
+            _log.info("holding claims: %s; reserving devices: %s; undo: %s", hold, reserving, undoing)
+        self.hold, self._may_reserve, self.restore = hold, may_reserve, restore
 
     async def run(self) -> None:
         """Look for ever; what cannot be found out stays as it was."""

@@ -46,6 +46,14 @@ RESERVATIONS: Final = (
 )
 
 
+# And the third: what is written into a template runs. `templates` is no resource that is served: an admission policy asks for it.
+TEMPLATES: Final = (
+    Right("restore", GROUP, "templates"),
+    Right("patch", "apps", "statefulsets"),
+    Right("patch", "apps", "daemonsets"),
+)
+
+
 class Asking(Protocol):
     """Who asks the API server."""
 

@@ -109,12 +109,14 @@ class Loop:
         policy_parks: Callable[[], bool] = lambda: True,
         hold: Callable[[], HoldAbility] = lambda: HoldAbility.NOT_PERMITTED,
         reserve: Callable[[], ReserveAbility] = lambda: ReserveAbility.NOT_PERMITTED,
+        restore: Callable[[], bool] = lambda: False,
         bad_checks: Callable[[RolloutObject], Mapping[str, str]] = lambda _rollout: {},
         workers: int = 4,
     ) -> None:
         self._store, self._queue, self._executor, self._reporter = store, queue, executor, reporter
         self._told, self._clock, self._planner, self._workers = told, clock, planner, workers
         self._policy_parks, self._hold, self._reserve = policy_parks, hold, reserve
+        self._restore = restore
         self._bad_checks = bad_checks
         self._memory: dict[Key, _Memory] = {}
         self._since: dict[Key, float] = {}
@@ -183,6 +185,7 @@ class Loop:
             policy_parks=self._policy_parks(),
             hold=self._hold(),
             reserve=self._reserve(),
+            restore=self._restore(),
             disputed=memory.disputed(snapshot),
             checked=dict(memory.checked),
             health=dict(memory.health),

@@ -23,7 +23,7 @@ from accelerator_rollout.api.models import (
 from accelerator_rollout.decide.outcome import EventType, Notice
 from accelerator_rollout.decide.reasons import Announcement, Halted, Waiting
 from accelerator_rollout.decide.snapshot import Snapshot
-from accelerator_rollout.decide.undo import Course, course, record, target, warning
+from accelerator_rollout.decide.undo import Course, course, impossible, record, target, warning
 from accelerator_rollout.workloads.base import Driver, NotNow
 
 NEXT = "To go on, set spec.action to Retry with an id of its own; to go back, to Undo; or change the pod template again"
@@ -117,7 +117,10 @@ def first_seen(asked: RequestedAction | None) -> str:
 
 
 def halt(held: Intent, scene: Scene, reason: str, message: str) -> Intent:
-    """Return the intent with the present revision halted. `message` says why; what to do is added. No effect unknown."""
+    """Return the intent with the present revision halted. `message` says why; what to do is added.
+
+    An unknown revision is not halted: nothing of it is replaced anyway.
+    """
     if scene.target is None:
         return held
     made = Halt(
@@ -133,7 +136,7 @@ def halt(held: Intent, scene: Scene, reason: str, message: str) -> Intent:
 def undo(held: Intent, scene: Scene) -> Intent | None:
     """Return the intent with the present template about to be undone; None where there is nothing to go back to."""
     to = target(scene.snapshot)
-    if to is None or scene.driver is None or scene.driver.refusal() is not None:
+    if to is None or impossible(scene.snapshot, scene.driver):
         return None
     text = (
         f"the pod template of {scene.workload} is set back to that of {to.name} (revision {to.number})"
@@ -194,11 +197,8 @@ def _retry(held: Intent, asked: RequestedAction, scene: Scene) -> Intent:
 def _undo(held: Intent, asked: RequestedAction, scene: Scene) -> Intent:
     if held.undo is not None:
         return _without_effect(held, asked, "an undo is under way")
-    if scene.driver is not None:
-        refused = scene.driver.refusal()
-        if refused is not None:
-            return _without_effect(held, asked, refused.message)
-    why = f"the revision history of {scene.workload} has no other template whose pods come gated"
+    none = f"the revision history of {scene.workload} has no other template whose pods come gated"
+    why = impossible(scene.snapshot, scene.driver) or none
     return undo(held, scene) or _without_effect(held, asked, why)
 
 

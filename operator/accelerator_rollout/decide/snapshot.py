@@ -156,6 +156,9 @@ class Snapshot:
     hold: HoldAbility = HoldAbility.NOT_PERMITTED
     reservations: tuple[TaintRuleRecord, ...] = ()  # taint rules of ours, for this object
     reserve: ReserveAbility = ReserveAbility.NOT_PERMITTED
+    restore: bool = (
+        False  # whether we may write a former pod template: the optional role of Undo is installed
+    )
     disputed: frozenset[str] = frozenset()  # UIDs of claims whose hold somebody else keeps taking away
     revisions: tuple[RevisionRecord, ...] = ()  # of a DaemonSet, all it has
     checked: Mapping[str, CheckRun] = field(default_factory=dict)  # by id of the replacement

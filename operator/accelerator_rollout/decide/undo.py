@@ -73,6 +73,17 @@ def former(snapshot: Snapshot) -> Iterator[Former]:
             return
 
 
+def impossible(snapshot: Snapshot, driver: Driver | None) -> str:
+    """Return why no template may be written, whichever; "" if one may."""
+    if not snapshot.restore:
+        return (
+            "the operator may not write pod templates. Install its optional role: "
+            "kubectl apply --server-side -k deploy/kustomize/overlays/undo"
+        )
+    refused = driver.refusal() if driver is not None else None
+    return refused.message if refused is not None else ""
+
+
 def record(to: Former, snapshot: Snapshot, now: datetime) -> Undo:
     """Return the undo of the present template in favour of `to`."""
     leaves = snapshot.workload.template.digest if snapshot.workload else ""

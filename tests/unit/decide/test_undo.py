@@ -178,6 +178,14 @@ def test_it_works_while_paused_and_while_new_pods_would_not_be_gated(kind: str) 
     assert restores(undo(world)) == [(NEW, OLD)]
 
 
+def test_without_the_optional_role_it_says_what_to_install() -> None:
+    world = history("StatefulSet")
+    world.restore = False
+    decided = undo(world)
+    assert restores(decided) == []
+    assert "-k deploy/kustomize/overlays/undo" in decided.notices[0].message
+
+
 @pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
 def test_a_workload_whose_controller_would_move_at_once_is_left_alone(kind: str) -> None:
     world = history(kind)
