@@ -24,6 +24,7 @@ from accelerator_rollout.decide.actions import Action
 from accelerator_rollout.decide.invariants import violations
 from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.plan import plan
+from accelerator_rollout.decide.shared_budget import SharedBudget
 from accelerator_rollout.decide.snapshot import (
     CheckRun,
     Freshness,
@@ -358,6 +359,8 @@ class World:
     reserve: ReserveAbility = ReserveAbility.NOT_PERMITTED
     restore: bool = True
     disputed: frozenset[str] = frozenset()
+    shared: SharedBudget | None = None
+    maybe_sent: frozenset[str] = frozenset()
     spec: dict[str, Any] = field(default_factory=dict)
     status: RolloutStatus = field(default_factory=lambda: RolloutStatus(adopted_at=at(-600)))
     generation: int = 1
@@ -490,6 +493,8 @@ class World:
             health=dict(self.health),
             reservations=tuple(r for r in self.rules if r.reserved_by == f"arol-{NAME}"),
             disputed=self.disputed,
+            shared=self.shared,
+            maybe_sent=self.maybe_sent,
         )
 
     def plan(self, now: datetime = NOW) -> Plan:

@@ -37,6 +37,7 @@ from accelerator_rollout.observe.interests import Key
 from accelerator_rollout.observe.kinds import Kind
 from accelerator_rollout.observe.login import configuration_from
 from accelerator_rollout.observe.observer import Observer, ObserverSettings
+from accelerator_rollout.observe.shared_budgets import SharedBudgets
 from accelerator_rollout.observe.store import Store
 
 _log = logging.getLogger(__name__)
@@ -52,13 +53,16 @@ class Operator:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.metrics = Metrics()
+        self.queue: KeyedQueue[Key] = KeyedQueue(waited=self.metrics.waited)
         self.store = Store(
             now=utc_now,
             namespaces=settings.namespaces,
             kubelet_managers=settings.kubelet_managers,
             orphan_hold_wait=timedelta(seconds=settings.orphan_hold_seconds),
+            shared_budgets=SharedBudgets(
+                settings.shared_budget, settings.shared_budget_patience_seconds, self.queue.troubled
+            ),
         )
-        self.queue: KeyedQueue[Key] = KeyedQueue(waited=self.metrics.waited)
         load = configuration_from(settings.kubeconfig, settings.context)
         self.observer = Observer(
             self.store,
@@ -86,6 +90,7 @@ class Operator:
             self.metrics,
             utc_now,
             plan,
+            shared=lambda snapshot: self.store.shared(snapshot.rollout),
         )
         self.loop = Loop(
             self.store,

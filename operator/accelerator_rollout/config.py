@@ -2,12 +2,14 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from accelerator_rollout.errors import StartError
 
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 ENVIRONMENT: Final = "ACCELERATOR_ROLLOUT_"
 
 
@@ -24,6 +26,8 @@ class Settings:
     workers: int = 4
     kubelet_managers: frozenset[str] = frozenset({"kubelet"})
     orphan_hold_seconds: float = 300.0
+    shared_budget: Mapping[str, int] = field(default_factory=dict)
+    shared_budget_patience_seconds: float = 3600.0
     log_format: str = "json"
     log_level: str = "INFO"
 
@@ -34,6 +38,7 @@ class _Option:
     read: Callable[[str], Any]
     text: str
     choices: tuple[str, ...] | None = None
+    repeat: bool = False
 
 
 def _list(text: str) -> tuple[str, ...]:
@@ -59,6 +64,18 @@ def _positive(text: str) -> float:
     if number <= 0:
         raise ValueError("must be above 0")
     return number
+
+
+def _shared_budgets(text: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in _list(text):
+        group, _, number = part.partition("=")
+        if not _LABEL_VALUE.fullmatch(group) or not number.isdecimal() or int(number) < 1:
+            raise ValueError("a budget is GROUP=PODS, a label's value and a number above 0")
+        if group in found:
+            raise ValueError(f"group {group} is given twice")
+        found[group] = int(number)
+    return found
 
 
 def _workers(text: str) -> int:
@@ -100,6 +117,19 @@ OPTIONS: Final = (
         _positive,
         "seconds that a hold stays on a claim whose AcceleratorRollout and pod are both gone; default: 300",
     ),
+    _Option(
+        "shared-budget",
+        _shared_budgets,
+        "GROUP=PODS: how many pods of a group's AcceleratorRollouts may be in replacement at once, repeatable or with "
+        "commas; group default is for those that name none; default: no such limit",
+        repeat=True,
+    ),
+    _Option(
+        "shared-budget-patience-seconds",
+        _positive,
+        "seconds that an AcceleratorRollout may be Stalled before its pods in replacement leave their budget to others, "
+        "inf: for ever; default: 3600",
+    ),
     _Option("log-format", str, "json or text; default: json", ("json", "text")),
     _Option(
         "log-level",
@@ -114,7 +144,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add a flag for each setting. Values are checked later, with those of the environment."""
     for option in OPTIONS:
         variable = ENVIRONMENT + option.flag.upper().replace("-", "_")
-        parser.add_argument(f"--{option.flag}", metavar="VALUE", help=f"{option.text} [{variable}]")
+        action = "append" if option.repeat else "store"
+        parser.add_argument(
+            f"--{option.flag}", metavar="VALUE", action=action, help=f"{option.text} [{variable}]"
+        )
 
 
 def settings(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -129,6 +162,8 @@ def settings(arguments: argparse.Namespace, environment: Mapping[str, str] = os.
             given = environment.get(source) or None
         if given is None:
             continue
+        if isinstance(given, list):
+            given = ",".join(given)
         try:
             value = option.read(given)
         except ValueError as error:

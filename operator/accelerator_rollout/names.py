@@ -30,6 +30,9 @@ PARKED_ANNOTATION: Final = f"{GROUP}/parked"
 # The admission policy (and its binding) that parks them.
 PARKING_POLICY: Final = f"park.{GROUP}"
 
+# Label of our own object: the group whose budget across AcceleratorRollouts it shares.
+BUDGET_LABEL: Final = f"{GROUP}/budget"
+
 # Finalizer on our own object: no gate, label or pause of ours may outlive the object that answers for it.
 FINALIZER: Final = f"{GROUP}/release"
 

@@ -58,12 +58,14 @@ from accelerator_rollout.decide.actions import (
     RunChecks,
     UnmanageDeployment,
     UnpauseDeployment,
+    victim_of,
 )
 from accelerator_rollout.decide.confirm import merge
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
 from accelerator_rollout.decide.patience import AT_MOST, patience
 from accelerator_rollout.decide.reasons import Announcement
 from accelerator_rollout.decide.reservations import rule_name, taint_of
+from accelerator_rollout.decide.shared_budget import SharedBudget
 from accelerator_rollout.decide.snapshot import CheckRun, GateProbe, GateSource, HealthRun, Refused, Snapshot
 from accelerator_rollout.errors import (
     ActError,
@@ -174,13 +176,23 @@ class Executor:
         observed: Observed,
         clock: Clock,
         planner: Planner,
+        shared: Callable[[Snapshot], SharedBudget | None] = lambda snapshot: snapshot.shared,
     ) -> None:
+        self._shared = shared
         self._client, self._confirming, self._events = client, confirming, events
         self._watched, self._observed = watched, observed
         self._clock, self._planner = clock, planner
 
-    async def run(self, snapshot: Snapshot, plan: Plan, backlog: Backlog | None = None) -> Outcome:
+    async def run(
+        self,
+        snapshot: Snapshot,
+        plan: Plan,
+        backlog: Backlog | None = None,
+        sending: Callable[[str], None] = lambda _pod_uid: None,
+    ) -> Outcome:
         """Carry out `plan`, which was decided over `snapshot`. Without a backlog the status is stored in any case.
+
+        `sending` is told each pod that is about to be disrupted, before the request goes out.
 
         Raises ActError if the cluster cannot be reached or does not let us: nothing is half done then, the next
         decision starts from the world as it is.
@@ -193,7 +205,7 @@ class Executor:
             if (outcome.moved or trouble) and not isinstance(action, OpenGate):
                 continue  # it may hang on the one that was not done; one pod's trouble keeps no other pod gated
             try:
-                snapshot, outcome = await self._act(action, snapshot, outcome)
+                snapshot, outcome = await self._act(action, snapshot, outcome, sending)
             except (ConflictError, GoneError) as error:
                 self._tell(action, snapshot, "conflict", str(error))
                 outcome = replace(outcome, moved=True)
@@ -222,12 +234,15 @@ class Executor:
             await self._events.say(Subject.rollout(snapshot.rollout), notice)
         return outcome
 
-    async def _act(self, action: Action, snapshot: Snapshot, outcome: Outcome) -> tuple[Snapshot, Outcome]:
+    async def _act(
+        self, action: Action, snapshot: Snapshot, outcome: Outcome, sending: Callable[[str], None]
+    ) -> tuple[Snapshot, Outcome]:
         fresh = snapshot
         if not isinstance(action, AddFinalizer | RemoveFinalizer | ProbeGate | RunChecks | CheckHealth):
             reads = await self._confirming.read(action, snapshot)
             now = self._clock()
-            fresh = merge(snapshot, reads, now)
+            # Nothing is awaited between this look at the others and the decision: see `decide.shared_budget`.
+            fresh = replace(merge(snapshot, reads, now), shared=self._shared(snapshot))
             if action not in self._planner(fresh, now).actions:
                 self._tell(action, snapshot, "dropped", "fresh reads say otherwise")
                 return snapshot, replace(outcome, moved=True)
@@ -247,6 +262,8 @@ class Executor:
             told = {action.pod_uid: asked} if asked is not None else {}
             outcome = replace(outcome, health={**outcome.health, **told}, again=True)
         else:
+            if victim := victim_of(action):
+                sending(victim)
             await self._send(action, fresh)
             if isinstance(action, HoldClaim):
                 outcome = replace(outcome, held=(*outcome.held, action.claim_uid))

@@ -784,6 +784,9 @@ class RolloutStatus(Part):
     last_progress_time: Time | None = None
     """When anything last moved. The progress deadline counts from here."""
 
+    budget_wait_since: Time | None = None
+    """Since when it waits for its turn in the budget that it shares with others. Absent while it does not."""
+
     replacements: Annotated[
         tuple[Replacement, ...],
         Field(
@@ -839,6 +842,7 @@ class RolloutObject:
     finalizers: tuple[str, ...]
     spec: RolloutSpec
     status: RolloutStatus
+    budget: str = ""  # value of the label, "" without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -869,3 +873,4 @@ class Unreadable:
     workload_ref: LegibleRef | None
     conditions: tuple[Condition, ...]
     message: str  # the field, what is wrong with it, what to do
+    budget: str = ""  # value of the label, "" without one

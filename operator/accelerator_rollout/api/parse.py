@@ -39,6 +39,8 @@ def parse(raw: object) -> RolloutObject | Unreadable:
         f"metadata.{key}: is missing" for key in ("namespace", "name", "uid") if not _text(meta.get(key))
     ]
 
+    budget = _text(_mapping(meta.get("labels")).get(names.BUDGET_LABEL))
+
     spec = _part(RolloutSpec, _get(raw, "spec"), "spec", problems)
     status = _part(RolloutStatus, _get(raw, "status"), "status", problems)
     if created is None or spec is None or status is None or problems:
@@ -53,6 +55,7 @@ def parse(raw: object) -> RolloutObject | Unreadable:
             workload_ref=_legible_ref(_get(raw, "spec")),
             conditions=status.conditions if status is not None else _legible_conditions(_get(raw, "status")),
             message=_explain(problems),
+            budget=budget,
         )
     return RolloutObject(
         namespace=_text(meta.get("namespace")),
@@ -65,6 +68,7 @@ def parse(raw: object) -> RolloutObject | Unreadable:
         finalizers=_texts(meta.get("finalizers")),
         spec=spec,
         status=status,
+        budget=budget,
     )
 
 

@@ -36,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 _REMEMBER_REFUSAL: Final = timedelta(seconds=RETRY_SECONDS)
 _REMEMBER_PROBE: Final = timedelta(minutes=10)  # a policy may be installed, changed or removed meanwhile
+_REMEMBER_SENT: Final = timedelta(minutes=2)  # by then a full read has shown it
 _RETRY_PROBE: Final = timedelta(seconds=30)  # one without an answer
 _HOLD_ATTEMPTS: Final = 3  # per claim
 _SOONEST: Final = 1.0  # seconds; deadlines are no busy loops
@@ -83,7 +84,14 @@ class _Memory:
     probed_at: datetime | None = None
     checked: dict[str, CheckRun] = field(default_factory=dict)  # by id of the replacement
     health: dict[str, HealthRun] = field(default_factory=dict)  # by UID of the successor
+    sent: dict[str, datetime] = field(default_factory=dict)  # by UID of the pod: when it may have gone
     holds: Counter[str] = field(default_factory=Counter)  # per claim UID: how often we held it
+
+    def unseen(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the pods that may have been disrupted and do not show it."""
+        live = {pod.uid for pod in snapshot.pods if pod.live}
+        self.sent = {uid: at for uid, at in self.sent.items() if uid in live}
+        return frozenset(self.sent)
 
     def disputed(self, snapshot: Snapshot) -> frozenset[str]:
         """Return the claims whose hold was put back so often that somebody must be taking it away."""
@@ -190,13 +198,25 @@ class Loop:
             checked=dict(memory.checked),
             health=dict(memory.health),
             bad_checks=self._bad_checks(snapshot.rollout),
+            maybe_sent=memory.unseen(snapshot),
         )
         backlog = self._backlog(memory, snapshot.rollout)
         if memory.untold is not None:
             snapshot = replace(snapshot, rollout=replace(snapshot.rollout, status=memory.untold.status))
         plan = self._planner(snapshot, now)
-        outcome = await self._executor.run(snapshot, plan, backlog)
+        sent: set[str] = set()
+
+        def sending(uid: str) -> None:
+            # Noted before, and taken back only by an answer: whatever else happens, it may have been done.
+            if uid not in memory.sent:
+                sent.add(uid)
+                memory.sent[uid] = now
+
+        outcome = await self._executor.run(snapshot, plan, backlog, sending)
         self._told.decided(snapshot, plan, asyncio.get_running_loop().time() - started)
+        if outcome.moved or outcome.refused is not None:
+            for uid in sent:
+                del memory.sent[uid]
         if outcome.stored:
             for uid in plan.acknowledged:
                 self._store.forget(uid)
@@ -230,6 +250,7 @@ class Loop:
         if outcome.again:
             self._queue.add(key)
         due = [d for d in (plan.next_due, self._memory_due(memory)) if d is not None]
+        due += [at + _REMEMBER_SENT for at in memory.sent.values()]
         if due:
             self._queue.add_after(key, max(_SOONEST, (min(due) - now).total_seconds()))
         return not outcome.moved
@@ -250,6 +271,7 @@ class Loop:
     @staticmethod
     def _expire(memory: _Memory, now: datetime) -> None:
         memory.refused = tuple(r for r in memory.refused if now < r.at + _REMEMBER_REFUSAL)
+        memory.sent = {uid: at for uid, at in memory.sent.items() if now < at + _REMEMBER_SENT}
         due = Loop._memory_due(memory)
         if due is not None and now >= due:
             memory.probe = memory.probed_at = None

@@ -8,7 +8,9 @@ import asyncio
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+_TROUBLED: Final = 3
 
 K = TypeVar("K", bound=Hashable)
 
@@ -95,6 +97,10 @@ class KeyedQueue(Generic[K]):
         self._release(key)
         if key not in self._ready:
             self.add_after(key, delay)
+
+    def troubled(self, key: K) -> bool:
+        """Return whether the work on `key` has failed several times in a row."""
+        return self._failures.get(key, 0) >= _TROUBLED
 
     def forget(self, key: K) -> None:
         """Drop what is remembered of `key`: its object is gone."""

@@ -197,3 +197,12 @@ Action = (
     | RestoreTemplate
     | ProbeGate
 )
+
+
+def victim_of(action: Action) -> str:
+    """Return the UID of the pod that the action takes down, "" if it takes none."""
+    match action:
+        case EvictPod(pod_uid=uid) | UnpauseDeployment(victim_uid=uid):
+            return uid
+        case _:
+            return ""

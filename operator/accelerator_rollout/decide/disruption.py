@@ -17,6 +17,7 @@ from accelerator_rollout.decide.budget import MAX_UNAVAILABLE, available, min_re
 from accelerator_rollout.decide.health import soaks
 from accelerator_rollout.decide.reasons import NotFree, Waiting
 from accelerator_rollout.decide.release import pool_of
+from accelerator_rollout.decide.shared_budget import used_up
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.decide.stranded import by_node
 from accelerator_rollout.records import PodRecord
@@ -82,17 +83,41 @@ def next_step(
     if refused is not None:
         due = refused.at + timedelta(seconds=RETRY_SECONDS)
         if now < due:
-            return Blocked(NotNow(Waiting.BLOCKED_BY_PDB, refused.message), victim, due)
+            return Blocked(NotNow(Waiting.BLOCKED_BY_PDB, refused.message), _kept(snapshot, victim), due)
     silent = _silent_driver(snapshot, victim)
     if silent is not None:
-        return Blocked(silent, victim)
+        return Blocked(silent, _kept(snapshot, victim))
     if victim.ready:
         budget = _budget(snapshot, victim)
         if budget is not None:
-            return Blocked(budget, victim)
+            return Blocked(budget, _kept(snapshot, victim))
     # A restart leaves the workload as it is: whichever its kind, its controller makes the pod anew.
     actions = (EvictPod(victim.name, victim.uid),) if restarting else driver.replace(victim)
-    return Blocked(actions, victim) if isinstance(actions, NotNow) else Step(victim, actions)
+    if isinstance(actions, NotNow):
+        return Blocked(actions, _kept(snapshot, victim))
+    return _out_of_turn(snapshot, driver, appraisals, victim, now) or Step(victim, actions)
+
+
+def _out_of_turn(
+    snapshot: Snapshot, driver: Driver, appraisals: tuple[Appraisal, ...], victim: PodRecord, now: datetime
+) -> Blocked | None:
+    """Return that others use up the shared budget. Asked last: who waits for it could go at once."""
+    shared = snapshot.shared
+    # A pod that is down already is out of service whether it is replaced or not; a step that has begun is finished.
+    if shared is None or driver.stepping() or not available(victim, min_ready(snapshot), now):
+        return None
+    if any(a.in_flight and a.entry.replacement_pod_uid == victim.uid for a in appraisals):
+        return None  # a successor that is not wanted any more: it goes on in the place that is taken already
+    over = used_up(shared, snapshot.rollout, victim.uid, snapshot.maybe_sent, now)
+    if over is None:
+        return None
+    why = NotNow(Waiting.SHARED_BUDGET_USED_UP, over.message)
+    return Blocked(why, victim if over.keep else None, over.due)
+
+
+def _kept(snapshot: Snapshot, victim: PodRecord) -> PodRecord | None:
+    """Return the pod, if its recorded choice may stand while it is blocked: in a shared budget it takes up a place."""
+    return victim if snapshot.shared is None or not victim.ready else None
 
 
 def _victim(

@@ -1,4 +1,4 @@
-"""The promises S1 to S9 as predicates over one decision: what `plan` may never ask for, whatever the world looks like.
+"""The promises S1 to S10 as predicates over one decision: what `plan` may never ask for, whatever the world looks like.
 
 Deliberately naive, and apart from the code that decides: everything is counted again from the records, slowly and
 without its short cuts, so that one mistake cannot hide in both. Used by unit, model and cluster tests alike.
@@ -66,6 +66,7 @@ class Promise(StrEnum):
     FAIL_CLOSED = "S6"
     NO_FALSE_SUCCESS = "S8"
     TAKE_BACK_OUR_OWN = "S9"
+    SHARED_BUDGET = "S10"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def violations(snapshot: Snapshot, plan: Plan, now: datetime) -> tuple[Violation
         _no_false_success(case),
         _take_back_our_own(case),
         _held_until_proven(case),
+        _in_turn(case),
     )
     return tuple(violation for check in checks for violation in check)
 
@@ -829,6 +831,26 @@ def _waits_for(case: _Case, departure: _Departure, victim: PodRecord) -> bool:
     made = any(p.name == departure.name for p in case.live)
     mine, its = victim.name.rpartition("-")[2], departure.name.rpartition("-")[2]
     return not made and mine.isdigit() and its.isdigit() and int(mine) < int(its)
+
+
+def _in_turn(case: _Case) -> Iterator[Violation]:
+    """S10: no healthy pod goes while others of the group have as many in replacement as they may have together."""
+    shared = case.snapshot.shared
+    for action in case.disruptions if shared is not None else ():
+        uid = action.pod_uid if isinstance(action, EvictPod) else action.victim_uid
+        victim = case.pods.get(uid)
+        if shared is None or victim is None or case.down(victim):
+            continue
+        if victim.uid in {e.replacement_pod_uid for e in case.rollout.status.replacements}:
+            continue  # a successor in flight has its place
+        counted = 0
+        for peer in shared.peers:
+            stalled = (case.now - peer.stalled_since).total_seconds() if peer.stalled_since else 0.0
+            if not peer.stalled_since or stalled < shared.patience_seconds:
+                counted += peer.in_flight + len(peer.choices)
+        if counted >= shared.limit:
+            text = f"pod {victim.name} is replaced while others of budget {shared.group} replace {counted} of {shared.limit}"
+            yield Violation(Promise.SHARED_BUDGET, text)
 
 
 def _one_step(case: _Case) -> Iterator[Violation]:

@@ -40,6 +40,7 @@ from accelerator_rollout.decide.reasons import Announcement, Refusal, Waiting
 from accelerator_rollout.decide.reservations import reservations
 from accelerator_rollout.decide.reservations import told as reservation_told
 from accelerator_rollout.decide.response import respond
+from accelerator_rollout.decide.shared_budget import waiting_since
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.decide.stages import Standing, after_release
 from accelerator_rollout.decide.stranded import remembered
@@ -53,7 +54,13 @@ from accelerator_rollout.workloads.base import Driver, NotNow, Refused
 
 _REFUSALS: Final = frozenset(str(r) for r in Refusal)
 _STILL: Final = frozenset(
-    (Waiting.PAUSED, Waiting.PAUSED_BY_USER, Waiting.OUTSIDE_WINDOW, Waiting.HALTED)
+    (
+        Waiting.PAUSED,
+        Waiting.PAUSED_BY_USER,
+        Waiting.OUTSIDE_WINDOW,
+        Waiting.HALTED,
+        Waiting.SHARED_BUDGET_USED_UP,
+    )
 )  # time spent so counts towards no deadline
 
 
@@ -286,6 +293,17 @@ class _Decision:
 
     def _selected(self) -> tuple[Replacement, ...]:
         """Return the entry of the chosen pod: recorded before it is touched, kept while a step is under way."""
+        chosen = self._choice()
+        if self.snapshot.shared is None or self.step is None:
+            return chosen
+        # What may be leaving already must not be forgotten before it shows: its place would be given away.
+        known = {e.id for e in chosen}
+        sent = (
+            a.entry for a in self.appraisals if not a.left and a.entry.pod_uid in self.snapshot.maybe_sent
+        )
+        return (*chosen, *(e for e in sent if e.id not in known))
+
+    def _choice(self) -> tuple[Replacement, ...]:
         stored = {a.entry.pod_uid: a.entry for a in self.appraisals if not a.left}
         if isinstance(self.step, Step):
             victim = self.step.victim
@@ -298,7 +316,8 @@ class _Decision:
         if self.driver is not None and self.driver.stepping():
             return tuple(stored.values())
         # Ahead of time, in the write that tells of the opening: the step itself then waits for none.
-        following = self._next()
+        # Not where others may have the next turn: a recorded choice takes up a place of the shared budget.
+        following = self._next() if self.snapshot.shared is None else ()
         if self.driver is None or not following or not any(a.in_flight for a in self.appraisals):
             return ()
         victim = next((p for p in following if p.uid in stored), None) or self.driver.choose(following)
@@ -341,6 +360,7 @@ class _Decision:
             update={
                 "observed_generation": rollout.generation,
                 "current_revision": revision if complete else before.current_revision,
+                "budget_wait_since": self._waits_for_budget(before),
                 "replacements": kept,
                 "history": past,
                 **self.intent.stored(),
@@ -366,6 +386,14 @@ class _Decision:
             reservation=reservation_told(self.snapshot),
         )
         return status.model_copy(update={"conditions": conditions(before.conditions, picture, self.now)})
+
+    def _waits_for_budget(self, before: RolloutStatus) -> datetime | None:
+        match self.step:
+            case Step():
+                return before.budget_wait_since  # whoever chooses at the same moment may yet come first
+            case Blocked(why=why) if why.reason is Waiting.SHARED_BUDGET_USED_UP:
+                return waiting_since(before.budget_wait_since, self.now)
+        return None
 
     def _counts(self, before: RolloutStatus) -> RolloutStatus:
         live = [p for p in self.snapshot.pods if p.live]
@@ -448,7 +476,7 @@ class _Decision:
         return self.now
 
     def _stands_still(self) -> bool:
-        """Whether a person, or a window, has stopped us, so that no deadline counts."""
+        """Whether a person, a window or others' turn has stopped us, so that no deadline counts."""
         if self.refused is not None:
             return True
         flying = any(a.in_flight for a in self.appraisals)

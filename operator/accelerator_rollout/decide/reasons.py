@@ -63,6 +63,7 @@ class Waiting(StrEnum):
     DRIVER_UNAVAILABLE = "DriverUnavailable"  # the pool of the pod's devices is not published
     PODS_UNAVAILABLE = "PodsUnavailable"  # maxUnavailable is used up by pods that are down already
     NEXT_IN_LINE = "NextInLine"  # recorded ahead of time, to be replaced once the last replacement is healthy
+    SHARED_BUDGET_USED_UP = "SharedBudgetUsedUp"  # by other AcceleratorRollouts of the group
     STEP_NOT_SAFE = "StepNotSafe"  # unpausing would replace more, or fewer, than one pod
     DEVICE_BUDGET = "DevicesInUse"  # S3: holders have reached the limit
     OTHER_RELEASE_UNPROVEN = "OtherReleaseUnproven"  # another departed device looks free and is not proven

@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from accelerator_rollout.api.models import RolloutObject
+from accelerator_rollout.decide.shared_budget import SharedBudget
 from accelerator_rollout.records import (
     BudgetRecord,
     ClaimRecord,
@@ -165,4 +166,7 @@ class Snapshot:
     # By list and name of the check ("health.checks" and so on): why it can never be evaluated.
     bad_checks: Mapping[str, str] = field(default_factory=dict)
     health: Mapping[str, HealthRun] = field(default_factory=dict)  # by UID of the successor
+    shared: SharedBudget | None = None  # the budget across AcceleratorRollouts, and the others in it
+    # UIDs of pods that may have been disrupted already, though they do not show it: the answer was lost, or is not in yet.
+    maybe_sent: frozenset[str] = frozenset()
     policy_parks: bool = True  # the cluster serves the parking policy (1.36 and newer, installed)

@@ -61,6 +61,7 @@ def build(store: "Store", rollout: RolloutObject, now: datetime) -> Snapshot:
         watched_since=store.watched_since(topic),
         unreadable=unreadable,
         former=family.former,
+        shared=store.shared(rollout),
     )
 
 

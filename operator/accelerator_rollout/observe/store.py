@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 from accelerator_rollout.api.models import Unreadable, WorkloadKind
 from accelerator_rollout.decide.holds import is_hold
+from accelerator_rollout.decide.shared_budget import SharedBudget
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.names import GATE, GUARD_FINALIZER
 from accelerator_rollout.observe import snapshots
@@ -35,6 +36,7 @@ from accelerator_rollout.observe.interests import (
 from accelerator_rollout.observe.kinds import OF_WORKLOAD, SOURCES, Kind
 from accelerator_rollout.observe.lineage import Lineage
 from accelerator_rollout.observe.project import KUBELET_MANAGERS, Record, project
+from accelerator_rollout.observe.shared_budgets import SharedBudgets
 from accelerator_rollout.observe.tables import Table
 from accelerator_rollout.records import (
     BudgetRecord,
@@ -112,11 +114,13 @@ class Store:
         kubelet_managers: frozenset[str] = KUBELET_MANAGERS,
         departures: Departures | None = None,
         orphan_hold_wait: timedelta = timedelta(minutes=5),
+        shared_budgets: SharedBudgets | None = None,
     ) -> None:
         self.now = now
         self._namespaces = frozenset(namespaces)
         self._kubelet_managers = kubelet_managers
-        self.rollouts: Table[Rollout] = Table()
+        self._shared = shared_budgets or SharedBudgets()
+        self.rollouts: Table[Rollout] = Table(budget=self._shared.active_in)
         self.pods: Table[PodRecord] = Table(
             owner=lambda p: (p.owner.uid,) if p.owner else (),
             gate=lambda p: p.gates,
@@ -276,7 +280,11 @@ class Store:
         after = workload_of(new) if new else None
         if before and not self.interests.referenced(before):
             self.departures.drop_workload(before)
-        return self.interests.of(*(topic for topic in (before, after) if topic)) | {key}
+        awaiting = self._shared.awaiting(old, new, self._active)
+        return self.interests.of(*(topic for topic in (before, after) if topic)).union(awaiting, {key})
+
+    def _active(self, group: str) -> tuple[Rollout, ...]:
+        return self.rollouts.by("budget", group)
 
     def _apply_unreadable(
         self, kind: Kind, raw: Raw, error: ProjectionError, *, deleted: bool
@@ -365,6 +373,10 @@ class Store:
     def rollout(self, key: tuple[str, str]) -> Rollout | None:
         """Return the AcceleratorRollout of this name."""
         return self.rollouts.named(*key)
+
+    def shared(self, rollout: Rollout) -> SharedBudget | None:
+        """Return the budget that `rollout` shares with others, and what they are doing; None if it shares none."""
+        return self._shared.budget(rollout, self._active)
 
     def workload(self, topic: WorkloadTopic) -> Workload | None:
         """Return the workload of this name."""

@@ -55,6 +55,12 @@ def test_lists_are_given_with_commas() -> None:
     assert told("--kubelet-managers=kubelet,k3s").kubelet_managers == {"kubelet", "k3s"}
 
 
+def test_budgets_are_given_by_flags_or_with_commas() -> None:
+    assert told("--shared-budget", "a=1", "--shared-budget", "b=20").shared_budget == {"a": 1, "b": 20}
+    assert told(SHARED_BUDGET="a=1, b=20").shared_budget == {"a": 1, "b": 20}
+    assert told(SHARED_BUDGET_PATIENCE_SECONDS="inf").shared_budget_patience_seconds == float("inf")
+
+
 @pytest.mark.parametrize(
     ("flag", "value"),
     [
@@ -67,6 +73,11 @@ def test_lists_are_given_with_commas() -> None:
         ("log-level", "loud"),
         ("kubelet-managers", ","),
         ("workers", "many"),
+        ("shared-budget", "lpu"),
+        ("shared-budget", "lpu=0"),
+        ("shared-budget", "-x=1"),
+        ("shared-budget", "a=1,a=2"),
+        ("shared-budget-patience-seconds", "0"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named_with_where_it_came_from(flag: str, value: str) -> None:

@@ -87,7 +87,7 @@ class World:
             acknowledged=self.acknowledged,
         )
 
-    async def run(self, snapshot: Snapshot, _plan: Plan, backlog: Backlog) -> Outcome:
+    async def run(self, snapshot: Snapshot, _plan: Plan, backlog: Backlog, _sending: object) -> Outcome:
         self.backlogs.append(backlog)
         key = Key(snapshot.rollout.namespace, snapshot.rollout.name)
         self.handled.append(key)
@@ -266,7 +266,7 @@ async def test_pods_are_forgotten_only_once_they_are_stored(world: World) -> Non
 async def test_a_decision_that_hangs_is_seen(world: World) -> None:
     hanging = asyncio.Event()
 
-    async def hang(_snapshot: Snapshot, _plan: Plan, _backlog: Backlog) -> Outcome:
+    async def hang(_snapshot: Snapshot, _plan: Plan, _backlog: Backlog, _sending: object) -> Outcome:
         await hanging.wait()
         return Outcome()
 
