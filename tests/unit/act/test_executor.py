@@ -297,6 +297,25 @@ async def test_an_act_that_fresh_reads_do_not_ask_for_is_dropped(cluster: FakeCl
     assert not outcome.stored
 
 
+@pytest.mark.parametrize(("confirmed", "told_of"), [(True, ["uid-web-1"]), (False, [])])
+async def test_what_is_about_to_be_disrupted_is_told_before_unless_it_is_dropped(
+    cluster: FakeCluster, told: Told, told_of: list[str], *, confirmed: bool
+) -> None:
+    plan = plan_of(cluster, EVICT)
+    again = plan if confirmed else plan_of(cluster)
+    cluster.fails["evict web-1"] = UnavailableError("the answer was lost")
+    sent: list[str] = []
+    acting = executor(cluster, told, lambda _snapshot, _now: again).run(
+        snapshot(cluster), plan, None, sent.append
+    )
+    if confirmed:
+        with pytest.raises(UnavailableError):
+            await acting
+    else:
+        await acting
+    assert sent == told_of
+
+
 async def test_the_second_decision_sees_what_was_read_afresh(cluster: FakeCluster, told: Told) -> None:
     before = snapshot(cluster)
     cluster.objects[Kind.PODS, "web-1"]["metadata"]["uid"] = "reborn"

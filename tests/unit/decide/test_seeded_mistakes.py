@@ -36,6 +36,7 @@ from accelerator_rollout.decide.actions import (
 from accelerator_rollout.decide.invariants import Promise, violations
 from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.proof import ProofState
+from accelerator_rollout.decide.shared_budget import Peer, SharedBudget
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.records import Access, Device, Phase, PublishedDevice
 from builders import (
@@ -205,6 +206,12 @@ def soaking() -> World:
 def paused() -> World:
     world = running("StatefulSet")
     world.spec = {"paused": True}
+    return world
+
+
+def out_of_turn() -> World:
+    world = running("StatefulSet")
+    world.shared = SharedBudget("lpu", 1, 3600, (Peer("other", NOW, in_flight=1),))
     return world
 
 
@@ -446,6 +453,9 @@ MISTAKES = {
         Promise.TAKE_BACK_OUR_OWN,
         paused_by_a_person,
         with_actions(UnpauseDeployment("worker", "d-worker", "")),
+    ),
+    "the shared budget is not asked": Mistake(
+        Promise.SHARED_BUDGET, out_of_turn, patched(disruption, "used_up", lambda *_: None)
     ),
     "the finalizer goes while a pod waits at our gate": Mistake(
         Promise.TAKE_BACK_OUR_OWN, going, leave_at_once
