@@ -253,6 +253,10 @@ def _held_nothing(entry: Replacement, snapshot: Snapshot) -> bool:
     """Whether nothing hangs on the entry: a gated pod that we replaced, whose predecessor waits for the next one."""
     if any(claim.devices for claim in entry.claims):
         return False
+    # Allocated and never bound: between those two it may go, and its devices are free only when its claim is.
+    there = ((held, snapshot.claims.get(held.name)) for held in entry.claims)
+    if any(claim is not None and claim.uid == held.uid and claim.uses is not None for held, claim in there):
+        return False
     gone = next((v.pod for v in snapshot.vanished if v.pod.uid == entry.pod_uid), None)
     return entry.proof is Proof.NEVER_BOUND or (gone is not None and not gone.bound)
 

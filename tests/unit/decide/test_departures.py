@@ -71,6 +71,19 @@ def test_a_pod_never_bound_with_an_allocated_claim_is_recorded() -> None:
     assert "worker-1" in tracked(world)
 
 
+def test_a_pod_that_went_between_its_allocation_and_its_node_is_remembered_until_its_claim_is_free() -> None:
+    """Found by a random walk: it was chosen before it had devices, and nobody saw it with them."""
+    world = running("StatefulSet")
+    chosen = world.change("worker-2", node="", phase=Phase.PENDING, ready=False, ready_since=None)
+    world.remember(entry(chosen, stage=Stage.SELECTED))
+    claim = world.claims["worker-2-device"]
+    world.vanish("worker-2")
+    world.claims[claim.name] = claim
+    assert [e.pod_name for e in world.plan().status.replacements] == ["worker-2"]
+    world.claims[claim.name] = replace(claim, uses=None, reserved_for=())
+    assert [e.pod_name for e in world.plan().status.replacements] == []
+
+
 def test_a_gated_pod_that_is_deleted_held_nothing() -> None:
     world = running("Deployment", digest=NEW)
     world.put(replace(gated_pod("worker-9", kind="Deployment"), deletion=NOW))
