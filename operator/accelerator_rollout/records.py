@@ -24,6 +24,12 @@ class Phase(StrEnum):
     UNKNOWN = "Unknown"
 
 
+def ordinal(pod_name: str) -> int:
+    """Return the number at the end of a pod's name, of a StatefulSet's; -1 without one."""
+    tail = pod_name.rpartition("-")[2]
+    return int(tail) if tail.isdigit() else -1
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The controlling owner reference of an object."""
@@ -96,6 +102,11 @@ class PodRecord:
     def place(self) -> str:
         """The node it runs on, or (of a DaemonSet, before it is bound) the one it was made for."""
         return self.node or self.aimed_at
+
+    @property
+    def ordinal(self) -> int:
+        """The number at the end of its name, of a StatefulSet's; -1 without one."""
+        return ordinal(self.name)
 
     @property
     def claim_names(self) -> tuple[str, ...]:

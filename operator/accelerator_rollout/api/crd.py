@@ -38,6 +38,7 @@ _COPIED: Final = frozenset(
         "pattern",
         "maxItems",
         "required",
+        "x-kubernetes-int-or-string",
         "x-kubernetes-list-type",
         "x-kubernetes-list-map-keys",
         "x-kubernetes-validations",
@@ -160,7 +161,8 @@ def _structural(
     """Turn one node of pydantic's JSON schema into one of a structural schema."""
     node = _resolved(node, known, path)
     unknown = node.keys() - _COPIED - _DROPPED - _NESTED
-    if unknown or "type" not in node:
+    typed = "type" in node or node.get("x-kubernetes-int-or-string")  # which has no other type
+    if unknown or not typed:
         message = f"{path}: no structural schema for {sorted(unknown) or 'a field without a type'}"
         raise ValueError(message)
 

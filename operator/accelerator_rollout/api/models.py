@@ -37,6 +37,7 @@ from accelerator_rollout.api.conditions import Condition
 
 MAX_CHECKS: Final = 8
 MAX_WINDOWS: Final = 16
+MAX_STEPS: Final = 20
 MAX_REPLACEMENTS: Final = 100  # in flight at once
 MAX_CLAIMS: Final = 64  # of one pod
 MAX_DEVICES: Final = 32  # of one claim, as resource.k8s.io bounds an allocation
@@ -119,6 +120,22 @@ class ActionType(StrEnum):
     PROMOTE = "Promote"
     PROMOTE_ALL = "PromoteAll"
     UNDO = "Undo"
+
+
+class PauseType(StrEnum):
+    """What ends the wait at a step."""
+
+    MANUAL = "Manual"
+    DURATION = "Duration"
+
+
+class OrderPolicy(StrEnum):
+    """Which pod goes first."""
+
+    NATIVE = "Native"
+    OLDEST_FIRST = "OldestFirst"
+    NEWEST_FIRST = "NewestFirst"
+    REVERSE_ORDINAL = "ReverseOrdinal"
 
 
 class UnprovenPolicy(StrEnum):
@@ -425,6 +442,81 @@ class Health(_SpecPart):
         return self
 
 
+class StepPause(_SpecPart):
+    """How long to wait at a step. Time spent so counts towards no deadline."""
+
+    model_config = ConfigDict(json_schema_extra=rules.validated_by(rules.DURATION_FITS_PAUSE))
+
+    type: PauseType = PauseType.MANUAL
+    """Manual: until spec.action promotes the rollout. Duration: for durationSeconds."""
+
+    duration_seconds: Annotated[
+        int, Strict(), Field(ge=0, le=2592000, json_schema_extra={"format": "int32"})
+    ] = 0
+    """Seconds to wait, of type Duration, from the moment at which the step is reached and its pods are healthy."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        rules.check_pause(self.duration_seconds, timed=self.type is PauseType.DURATION)
+        return self
+
+
+class CanaryStep(_SpecPart):
+    """A part of the rollout: so many pods at the new revision, and a wait."""
+
+    replicas: Annotated[
+        int | str,
+        AfterValidator(rules.check_replicas),
+        WithJsonSchema(
+            {"x-kubernetes-int-or-string": True, "maxLength": 11}
+            | rules.validated_by(rules.POSSIBLE_REPLICAS)
+        ),
+    ]
+    """How many pods are to be of the new revision: a number, or a percentage of the replicas as they are (rounded up)."""
+
+    pause: StepPause | None = None
+    """What to wait for then; without it, the next step follows as soon as these pods are healthy."""
+
+
+class Order(_SpecPart):
+    """Which of the pods that are due goes first. Pods that are down go before all others, whatever stands here."""
+
+    policy: OrderPolicy = OrderPolicy.NATIVE
+    """Native: as the workload's own controller would (a StatefulSet from its highest ordinal, the others the oldest first).
+
+    OldestFirst, NewestFirst: by age. ReverseOrdinal: by the number at the end of the pods' names, of a StatefulSet."""
+
+    topology_key: Annotated[str, Field(max_length=317)] = ""
+    """A node label, e.g. topology.kubernetes.io/zone: all pods of one of its values are replaced before those of the next."""
+
+
+class Strategy(_SpecPart):
+    """How far to go, and in which order."""
+
+    model_config = ConfigDict(json_schema_extra=rules.validated_by(rules.STEPS_OR_PARTITION))
+
+    partition: Annotated[int, Strict(), Field(ge=0, le=100000, json_schema_extra={"format": "int32"})] = 0
+    """Pods that stay at the old revision: of a StatefulSet those with a lower ordinal, of the others so many.
+
+    The object is Ready once all others are updated (PartitionReached). A StatefulSet's or DaemonSet's pod that leaves by
+    itself comes back at the new revision all the same.
+    """
+
+    steps: Annotated[
+        tuple[CanaryStep, ...],
+        Field(max_length=MAX_STEPS, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = ()
+    """A canary: parts of the rollout with a wait after each. After the last, all pods follow. Not with a partition."""
+
+    order: Order = Order()
+    """Which of the pods that are due goes first."""
+
+    @model_validator(mode="after")
+    def _steps_or_partition(self) -> Self:
+        rules.check_strategy(len(self.steps), self.partition)
+        return self
+
+
 class RequestedAction(_SpecPart):
     """Something to do once. Whoever asks for it again gives it another id."""
 
@@ -455,6 +547,9 @@ class RolloutSpec(_SpecPart):
 
     restarted_at: Time | None = None
     """Replace every pod that was created before this time, at the revision it has. A time to come is waited for."""
+
+    strategy: Strategy = Strategy()
+    """How far to go, and in which order."""
 
     release: Release = Release()
     """When the devices of a departed pod count as free, and how long that may take."""
@@ -704,11 +799,27 @@ class Promotion(Part):
     revision: ObjectName
     """The revision that was promoted. With another target, it counts no more."""
 
+    step: Count = 0
+    """Index in spec.strategy.steps of the step whose wait was ended."""
+
     all_steps: Flag = False
     """Whether no later step is to be waited for, either."""
 
     at: Time
     """When."""
+
+
+class StepStatus(Part):
+    """Where a rollout in steps stands."""
+
+    revision: ObjectName
+    """The revision that is rolled out. Another one begins at the first step."""
+
+    index: Count
+    """Index in spec.strategy.steps of the step that it is at; their number once all are passed."""
+
+    reached_at: Time | None = None
+    """When the step's pods were all updated and healthy. Absent before."""
 
 
 class Undo(Part):
@@ -747,6 +858,9 @@ class RolloutStatus(Part):
 
     retried_at: Time | None = None
     """When a halt last ended by Retry. Deadlines of pods in flight count from here."""
+
+    step: StepStatus | None = None
+    """Where a rollout in steps stands. Absent without steps, and while no rollout is under way."""
 
     promoted: Promotion | None = None
     """There while a step that was promoted is not waited for."""

@@ -35,6 +35,15 @@ _SOAK_HELP: Final = (
     "and would never be asked"
 )
 
+_STRATEGY_HELP: Final = (
+    "steps and partition exclude each other: a step that asks for more pods than the partition leaves would never be "
+    "reached. To stop for good at a number of pods, use partition alone"
+)
+_REPLICAS_HELP: Final = "replicas must be a number of at least 1, or a percentage from 1% to 100%"
+_PAUSE_HELP: Final = (
+    "a pause of type Duration needs durationSeconds of at least 1, one of type Manual has none"
+)
+
 _CHECK_HELP: Final = "a check has either cel or prometheus"
 
 
@@ -112,6 +121,23 @@ CHECKS_NEED_A_SOAK: Final = CelRule(
     field_path=".soakSeconds",
 )
 
+STEPS_OR_PARTITION: Final = CelRule(
+    rule="self.partition == 0 || !has(self.steps) || size(self.steps) == 0",
+    message=_STRATEGY_HELP,
+    field_path=".partition",
+)
+
+POSSIBLE_REPLICAS: Final = CelRule(
+    rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
+    message=_REPLICAS_HELP,
+)
+
+DURATION_FITS_PAUSE: Final = CelRule(
+    rule="(self.type == 'Duration') == (self.durationSeconds > 0)",
+    message=_PAUSE_HELP,
+    field_path=".durationSeconds",
+)
+
 ONE_KIND_OF_CHECK: Final = CelRule(
     rule="(has(self.cel) && self.cel != '') != has(self.prometheus)",
     message=_CHECK_HELP,
@@ -172,3 +198,23 @@ def check_kind_of_check(*, has_cel: bool, has_prometheus: bool) -> None:
     """Raise ValueError where ONE_KIND_OF_CHECK refuses it."""
     if has_cel == has_prometheus:
         raise ValueError(_CHECK_HELP)
+
+
+def check_strategy(steps: int, partition: int) -> None:
+    """Raise ValueError where STEPS_OR_PARTITION refuses the pair."""
+    if steps and partition:
+        raise ValueError(_STRATEGY_HELP)
+
+
+def check_replicas(replicas: int | str) -> int | str:
+    """Return the number or percentage. Raises ValueError where POSSIBLE_REPLICAS refuses it."""
+    fine = replicas >= 1 if isinstance(replicas, int) else re.fullmatch(r"([1-9][0-9]?|100)%", replicas)
+    if not fine:
+        raise ValueError(_REPLICAS_HELP)
+    return replicas
+
+
+def check_pause(duration_seconds: int, *, timed: bool) -> None:
+    """Raise ValueError where DURATION_FITS_PAUSE refuses the pair."""
+    if timed != (duration_seconds > 0):
+        raise ValueError(_PAUSE_HELP)

@@ -37,6 +37,7 @@ class Picture:
 
     generation: int
     complete: bool
+    settled: NotNow | None  # all is done that the partition leaves to be done
     paused: bool
     summary: str  # e.g. "2 of 4 pods at revision abc, 4 available"
     refused: Refused | None
@@ -65,6 +66,10 @@ def conditions(before: Iterable[Condition], picture: Picture, now: datetime) -> 
         board.drop(ConditionType.RECONCILING)
     elif picture.complete:
         board.hold(ConditionType.READY, Settled.COMPLETE, picture.summary)
+        board.drop(ConditionType.STALLED)
+        board.drop(ConditionType.RECONCILING)
+    elif picture.settled is not None:
+        board.hold(ConditionType.READY, reason, message)
         board.drop(ConditionType.STALLED)
         board.drop(ConditionType.RECONCILING)
     else:
@@ -118,6 +123,8 @@ def _progress(picture: Picture) -> tuple[str, str, bool]:
         return picture.refused.reason, picture.refused.message, False
     if picture.complete:
         return Settled.COMPLETE, picture.summary, False
+    if picture.settled is not None and picture.halted is None:
+        return picture.settled.reason, f"{picture.settled.message}; {picture.summary}", False
     flying = [a for a in picture.appraisals if not a.done]
     if flying:
         first = flying[0]

@@ -14,7 +14,9 @@ from accelerator_rollout.decide.admission import gate_unknown
 from accelerator_rollout.decide.allocatable import taken, unpublished
 from accelerator_rollout.decide.appraisal import Appraisal
 from accelerator_rollout.decide.budget import MAX_UNAVAILABLE, available, min_ready
+from accelerator_rollout.decide.extent import Extent
 from accelerator_rollout.decide.health import soaks
+from accelerator_rollout.decide.ordering import first
 from accelerator_rollout.decide.reasons import NotFree, Waiting
 from accelerator_rollout.decide.release import pool_of
 from accelerator_rollout.decide.shared_budget import used_up
@@ -44,7 +46,7 @@ class Blocked:
 
 
 def next_step(
-    snapshot: Snapshot, driver: Driver, appraisals: tuple[Appraisal, ...], now: datetime
+    snapshot: Snapshot, driver: Driver, appraisals: tuple[Appraisal, ...], extent: Extent, now: datetime
 ) -> Step | Blocked | None:
     """Return the next replacement, why there is none, or None if every pod is where it should be."""
     if snapshot.workload is None or snapshot.workload.deletion is not None:
@@ -57,8 +59,10 @@ def next_step(
     restarting = not stale
     if restarting:
         stale = [p for p in live if restart.older(p, snapshot, now)]
+    else:
+        stale = [p for p in stale if p.uid in extent.due]
     if not stale:
-        return None
+        return Blocked(extent.why, due=extent.until) if extent.why is not None else None
     if snapshot.rollout.spec.paused:
         return Blocked(NotNow(Waiting.PAUSED, "spec.paused is true: no further replacement is started"))
     shut = windows.shut(snapshot.rollout.spec.windows, now)
@@ -147,7 +151,7 @@ def _victim(
             Waiting.PODS_UNAVAILABLE,
             f"pods are down already: {names}. Replacing another would exceed {MAX_UNAVAILABLE}",
         )
-    return _stick(stale, chosen) or driver.choose(tuple(soaking or stale))
+    return _stick(stale, chosen) or first(tuple(soaking or stale), snapshot, driver)
 
 
 def _broken_victim(

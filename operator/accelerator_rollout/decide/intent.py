@@ -69,7 +69,8 @@ class Intent:
 class Scene:
     """What an action is judged by. `unfinished`: pods are still to be replaced, or a replacement of ours is in flight.
 
-    `restarting`: what is still to be replaced is older than spec.restartedAt, and of the target revision.
+    `restarting`: what is still to be replaced is older than spec.restartedAt, and of the target revision. `paused_at` is the
+    index of the step that the rollout waits at.
     """
 
     snapshot: Snapshot
@@ -77,6 +78,7 @@ class Scene:
     unfinished: bool
     restarting: bool
     now: datetime
+    paused_at: int | None = None
 
     @property
     def target(self) -> str | None:
@@ -150,7 +152,12 @@ def promote(held: Intent, scene: Scene, *, all_steps: bool) -> Intent:
     """Return the intent with the step promoted at which the present revision waits, or all of them."""
     if scene.target is None:
         return held
-    return replace(held, promoted=Promotion(revision=scene.target, all_steps=all_steps, at=scene.now))
+    step = scene.paused_at or 0
+    made = Promotion(revision=scene.target, step=step, all_steps=all_steps, at=scene.now)
+    what = "past all steps" if all_steps else f"past step {step + 1}"
+    return replace(held, promoted=made).says(
+        Announcement.PROMOTED, f"the rollout of {scene.workload} goes on {what}"
+    )
 
 
 # The effect of a new action
@@ -164,8 +171,14 @@ def _act(held: Intent, asked: RequestedAction, scene: Scene) -> Intent:
             return _retry(held, asked, scene)
         case ActionType.UNDO:
             return _undo(held, asked, scene)
-        case ActionType.PROMOTE | ActionType.PROMOTE_ALL:
-            return _without_effect(held, asked, "the rollout waits at no step")
+        case ActionType.PROMOTE:
+            if scene.paused_at is None:
+                return _without_effect(held, asked, "the rollout waits at no step")
+            return promote(held, scene, all_steps=False)
+        case ActionType.PROMOTE_ALL:
+            if not scene.unfinished or not scene.snapshot.rollout.spec.strategy.steps:
+                return _without_effect(held, asked, "no rollout in steps is under way")
+            return promote(held, scene, all_steps=True)
     assert_never(asked.type)
 
 

@@ -1007,10 +1007,24 @@ def _unfinished(case: _Case) -> str:
         return "the object's newest generation was not observed"
     if len(case.live) != workload.replicas:
         return f"{len(case.live)} of {workload.replicas} pods exist"
-    wrong = [p.name for p in case.live if case.down(p) or case.outdated(p) or GATE in p.gates]
+    kept = _kept_by_partition(case)
+    wrong = [
+        p.name
+        for p in case.live
+        if case.down(p) or (case.outdated(p) and p.uid not in kept) or GATE in p.gates
+    ]
     if wrong:
         return f"pods {', '.join(wrong)} are not healthy at the target revision"
     return f"{case.unreleased[0].label} still holds devices" if case.unreleased else ""
+
+
+def _kept_by_partition(case: _Case) -> set[str]:
+    """Return the pods, by UID, of which spec.strategy.partition asks that they stay as they are."""
+    partition = case.rollout.spec.strategy.partition
+    outdated = [p for p in case.live if case.outdated(p)]
+    if isinstance(case.workload, StatefulSetRecord):
+        return {p.uid for p in outdated if int(p.name.rsplit("-", 1)[-1]) < partition}
+    return {p.uid for p in outdated} if len(outdated) <= partition else set()
 
 
 def _take_back_our_own(case: _Case) -> Iterator[Violation]:

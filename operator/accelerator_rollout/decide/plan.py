@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from accelerator_rollout.api.models import Cause, Replacement, RolloutStatus, Stage
+from accelerator_rollout.api.models import Cause, Promotion, Replacement, RolloutStatus, Stage
 from accelerator_rollout.decide import history, restart, windows
 from accelerator_rollout.decide.actions import Action, AddFinalizer, EvictPod, ProbeGate, UnpauseDeployment
 from accelerator_rollout.decide.admission import conflict, gate_unknown, refusal
@@ -29,12 +29,14 @@ from accelerator_rollout.decide.deadlines import Course, failure, late, late_rel
 from accelerator_rollout.decide.deadlines import due as deadlines
 from accelerator_rollout.decide.departures import match, record, track
 from accelerator_rollout.decide.disruption import Blocked, Step, next_step
+from accelerator_rollout.decide.extent import Extent, extent
 from accelerator_rollout.decide.going_away import going_away
 from accelerator_rollout.decide.guards import guards, unguarded
 from accelerator_rollout.decide.health import due_health_checks, soaked
 from accelerator_rollout.decide.holds import holds, told
 from accelerator_rollout.decide.intent import Intent, Scene, first_seen, intent
 from accelerator_rollout.decide.openings import Openings, openings, waiting_pods
+from accelerator_rollout.decide.ordering import first
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan, StageTime
 from accelerator_rollout.decide.reasons import Announcement, Refusal, Waiting
 from accelerator_rollout.decide.reservations import reservations
@@ -60,6 +62,9 @@ _STILL: Final = frozenset(
         Waiting.OUTSIDE_WINDOW,
         Waiting.HALTED,
         Waiting.SHARED_BUDGET_USED_UP,
+        Waiting.STEP_PAUSE,
+        Waiting.PARTITION_REACHED,
+        Waiting.PARTITION_EXCEEDED,
     )
 )  # time spent so counts towards no deadline
 
@@ -100,6 +105,7 @@ def _refused_only(snapshot: Snapshot, refused: Refused, now: datetime) -> Plan:
     picture = Picture(
         generation=rollout.generation,
         complete=False,
+        settled=None,
         paused=rollout.spec.paused,
         summary="",
         refused=refused,
@@ -136,6 +142,7 @@ class _Decision:
         judged = (appraise(e, snapshot, self.min_ready, now) for e in entries)
         self.appraisals = tuple(soaked(a, snapshot, self.min_ready, now) for a in judged)
         self.intent = self._intent()
+        self.extent = self._extent(self.intent.promoted)
         self.step = self._step()
         self.openings = self._openings()
 
@@ -170,12 +177,21 @@ class _Decision:
     def _intent(self) -> Intent:
         stale = any(p.live and not self._current(p) for p in self.snapshot.pods)
         flying = any(a.in_flight and a.entry.cause is Cause.ROLLOUT for a in self.appraisals)
-        scene = Scene(self.snapshot, self.driver, stale or flying, self._restarting(), self.now)
+        before = self._extent(self.snapshot.rollout.status.promoted)
+        scene = Scene(
+            self.snapshot, self.driver, stale or flying, self._restarting(), self.now, before.paused_at
+        )
         held = intent(scene)
         if self.driver is None or held.retried_at == self.now:
             return held
         failed = failure(self.snapshot, self.appraisals, self.driver, self.now)
         return respond(held, scene, failed, late_release(self.snapshot, self.appraisals, self.now))
+
+    def _extent(self, promoted: Promotion | None) -> Extent:
+        if self.driver is None:
+            return Extent(frozenset())
+        flying = any(a.in_flight for a in self.appraisals)
+        return extent(self.snapshot, self.driver, promoted, self.now, in_flight=flying)
 
     def _newly_asked(self) -> bool:
         """Whether something is asked for that no status has yet: stored before anything is done, it is done once."""
@@ -197,7 +213,7 @@ class _Decision:
         if self.refused is not None or self.driver is None:
             return None
         wanted = tuple(a for a in self.appraisals if not a.left or not self._superfluous(a))
-        step = next_step(self.snapshot, self.driver, wanted, self.now)
+        step = next_step(self.snapshot, self.driver, wanted, self.extent, self.now)
         stopped = self.intent.stops()
         return Blocked(stopped) if step is not None and stopped is not None else step
 
@@ -239,7 +255,8 @@ class _Decision:
             return self.step.actions
         if self.driver is None:
             return ()
-        return self.driver.prepare(self._next())
+        following = self._next()
+        return self.driver.prepare((first(following, self.snapshot, self.driver),)) if following else ()
 
     def _next(self) -> tuple[PodRecord, ...]:
         """Return the pods of which one is replaced once the successor in flight is healthy; empty before it starts.
@@ -252,7 +269,7 @@ class _Decision:
         if self.step.why.reason != Waiting.PODS_UNAVAILABLE or any(a.verdict is not None for a in flying):
             return ()
         healthy = (p for p in self.snapshot.pods if p.live and available(p, self.min_ready, self.now))
-        return tuple(p for p in healthy if not self.driver.updated(p))
+        return tuple(p for p in healthy if p.uid in self.extent.due)
 
     # What to remember
 
@@ -320,7 +337,9 @@ class _Decision:
         following = self._next() if self.snapshot.shared is None else ()
         if self.driver is None or not following or not any(a.in_flight for a in self.appraisals):
             return ()
-        victim = next((p for p in following if p.uid in stored), None) or self.driver.choose(following)
+        victim = next((p for p in following if p.uid in stored), None) or first(
+            following, self.snapshot, self.driver
+        )
         text = f"pod {victim.name} is replaced once the last replacement is healthy"
         return (self._chosen(victim, stored, Standing(Stage.SELECTED, Waiting.NEXT_IN_LINE, text)),)
 
@@ -363,6 +382,7 @@ class _Decision:
                 "budget_wait_since": self._waits_for_budget(before),
                 "replacements": kept,
                 "history": past,
+                "step": self.extent.step,
                 **self.intent.stored(),
             }
         )
@@ -372,6 +392,7 @@ class _Decision:
         picture = Picture(
             generation=rollout.generation,
             complete=complete,
+            settled=self._settled(kept),
             paused=rollout.spec.paused,
             summary=self._summary(status),
             refused=self.refused,
@@ -444,6 +465,14 @@ class _Decision:
             and len(live) == self.workload.replicas
             and all(self._current(p) and available(p, self.min_ready, self.now) for p in live)
         )
+
+    def _settled(self, kept: tuple[Replacement, ...]) -> NotNow | None:
+        """Return that all is done which the partition leaves to be done, if so."""
+        if kept or self.workload is None or self.refused is not None or not self.extent.partitioned:
+            return None
+        live = [p for p in self.snapshot.pods if p.live]
+        well = all(available(p, self.min_ready, self.now) for p in live)
+        return self.extent.why if well and len(live) == self.workload.replicas else None
 
     def _waits(self) -> Standing | None:
         """Return what the oldest pod that is not available waits for: outside a replacement, nothing else tells."""

@@ -54,6 +54,10 @@ class Waiting(StrEnum):
     OUTSIDE_WINDOW = "OutsideWindow"  # spec.windows
     HALTED = "Halted"  # see class Halted for why
     UNDOING = "RestoringTemplate"  # the workload's former pod template is being restored
+    STEP_PAUSE = "StepPause"  # spec.strategy.steps: waits for a promotion, or for time
+    STEP_NOT_HEALTHY = "StepNotHealthy"  # the step has its pods, and not all of them are healthy
+    PARTITION_REACHED = "PartitionReached"  # all that spec.strategy.partition does not keep are updated
+    PARTITION_EXCEEDED = "PartitionExceeded"  # pods that it keeps left by themselves, and came back updated
     PAUSED_BY_USER = "WorkloadPausedByUser"
     WORKLOAD_GOING = "WorkloadGoingAway"
     CONTROLLER_BEHIND = "WaitingForController"  # the workload's controller has not seen the newest spec
@@ -150,6 +154,7 @@ class Announcement(StrEnum):
     ACTION_FAILED = "ActionFailed"
     OPENED_WITHOUT_PROOF = "OpenedWithoutProof"
     GATE_OPENED = "GateOpened"
+    PROMOTED = "Promoted"
     RETRIED = "Retried"
     UNDOING = "Undoing"
     UNDONE = "TemplateRestored"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from accelerator_rollout.decide.reasons import Waiting
-from accelerator_rollout.records import PodRecord, StatefulSetRecord
+from accelerator_rollout.records import PodRecord, StatefulSetRecord, ordinal
 from accelerator_rollout.workloads.base import NotNow, Refused
 from accelerator_rollout.workloads.on_delete import OnDeleteDriver, unless_on_delete
 
@@ -48,17 +48,12 @@ class StatefulSetDriver(OnDeleteDriver):
         broken pods would never be through.
         """
         down = [p for p in candidates if not p.ready]
-        return min(down, key=_of_pod) if down else max(candidates, key=_of_pod)
+        return min(down, key=_ordinal) if down else max(candidates, key=_ordinal)
 
     def holds_up(self, pod: PodRecord, departed_name: str) -> bool:
         """Whether the pod comes before the other one, or succeeds it; where no order matters, that state does not last."""
-        return 0 <= _ordinal(pod.name) <= _ordinal(departed_name)
+        return 0 <= pod.ordinal <= ordinal(departed_name)
 
 
-def _of_pod(pod: PodRecord) -> int:
-    return _ordinal(pod.name)
-
-
-def _ordinal(pod_name: str) -> int:
-    tail = pod_name.rpartition("-")[2]
-    return int(tail) if tail.isdigit() else -1
+def _ordinal(pod: PodRecord) -> int:
+    return pod.ordinal

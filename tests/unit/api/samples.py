@@ -110,6 +110,10 @@ def _window(seconds: int) -> dict[str, Any]:
     return SPEC | {"windows": [{"type": "Allow", "schedule": "0 2 * * 1-5", "durationSeconds": seconds}]}
 
 
+def _strategy(**strategy: Any) -> dict[str, Any]:
+    return SPEC | {"strategy": strategy}
+
+
 _NAME = (
     "cannot be the name of a workload: such names have lower case letters, digits, - and . only, "
     "and begin and end with a letter or digit"
@@ -236,6 +240,30 @@ BOUNDS: dict[str, Case] = {
         refused=_window(31622401),
         field="spec.windows[0].durationSeconds",
         message="less than or equal to 31622400",
+    ),
+    "steps and a partition exclude each other": Case(
+        accepted=_strategy(steps=[{"replicas": 1}], partition=0),
+        refused=_strategy(steps=[{"replicas": 1}], partition=1),
+        field="spec.strategy.partition",
+        message="steps and partition exclude each other",
+    ),
+    "a step is a number of pods": Case(
+        accepted=_strategy(steps=[{"replicas": 1}]),
+        refused=_strategy(steps=[{"replicas": 0}]),
+        field="spec.strategy.steps[0].replicas",
+        message="a number of at least 1, or a percentage from 1% to 100%",
+    ),
+    "a step may be a percentage": Case(
+        accepted=_strategy(steps=[{"replicas": "100%"}]),
+        refused=_strategy(steps=[{"replicas": "101%"}]),
+        field="spec.strategy.steps[0].replicas",
+        message="a number of at least 1, or a percentage from 1% to 100%",
+    ),
+    "a timed pause has a duration": Case(
+        accepted=_strategy(steps=[{"replicas": 1, "pause": {"type": "Duration", "durationSeconds": 1}}]),
+        refused=_strategy(steps=[{"replicas": 1, "pause": {"type": "Duration"}}]),
+        field="spec.strategy.steps[0].pause.durationSeconds",
+        message="a pause of type Duration needs durationSeconds of at least 1",
     ),
     "the progress deadline may be half a minute": Case(
         accepted=SPEC | {"release": {"timeoutSeconds": 1}, "progressDeadlineSeconds": 30},

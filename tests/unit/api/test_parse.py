@@ -45,8 +45,8 @@ def test_finalizers_and_the_end_are_read() -> None:
 
 
 def test_a_field_from_a_newer_version_stops_us_since_it_may_forbid_what_we_would_do() -> None:
-    read = unreadable(stored(SPEC | {"strategy": {"partition": 2}}))
-    assert read.message.startswith("spec.strategy: this version does not know the field.")
+    read = unreadable(stored(SPEC | {"strategy": {"surge": 2}}))
+    assert read.message.startswith("spec.strategy.surge: this version does not know the field.")
     assert read.workload_ref == REF
     assert (read.namespace, read.name, read.uid, read.generation) == ("team", "llm", "u-1", 3)
 
