@@ -23,7 +23,7 @@ from accelerator_rollout.decide.actions import EvictPod, OpenGate, UnpauseDeploy
 from accelerator_rollout.decide.reasons import Waiting
 from accelerator_rollout.decide.shared_budget import Peer, SharedBudget, peer, used_up, waiting_since
 from accelerator_rollout.names import FINALIZER
-from builders import NEW, NOW, World, at, budget, gated_pod, of_type, replica_set, running
+from builders import NEW, NOW, World, at, budget, device, gated_pod, of_type, pod, replica_set, running
 
 EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 HOUR = 3600.0
@@ -131,6 +131,33 @@ def test_a_step_of_a_deployment_that_has_begun_is_finished() -> None:
     decided = world.plan()
     assert [e.pod_name for e in decided.status.replacements] == ["worker-2"]
     assert decided.status.budget_wait_since is None
+
+
+def test_a_successor_in_flight_that_is_not_wanted_any_more_goes_on_in_its_own_place() -> None:
+    """Were it to queue, it would wait for those who wait for it."""
+    world = grouped("StatefulSet", replace(BUSY, in_flight=0, waiting_since=at(-500)))
+    world.spec["health"] = {"soakSeconds": 600}
+    facts: dict[str, Any] = {"replacement_pod_uid": "p-mid", "replacement_pod_name": "worker-2"}
+    world.recorded("worker-2", 2, stage=Stage.SOAKING, released_at=at(-60), **facts)
+    world.end("worker-2")
+    world.vanish("worker-2")
+    world.put(pod("worker-2", "mid-digest-0000", uid="p-mid", ready_since=at(-5)), device(2))
+    assert of_type(world.actions(), EvictPod) == (EvictPod("worker-2", "p-mid"),)
+
+
+@EACH
+def test_no_choice_is_recorded_ahead_of_time_where_others_may_have_the_next_turn(kind: str) -> None:
+    world = grouped(kind)
+    facts: dict[str, Any] = {"replacement_pod_uid": "p-new", "replacement_pod_name": "worker-2"}
+    world.recorded("worker-2", 2, stage=Stage.WARMING_UP, released_at=at(-60), **facts)
+    world.end("worker-2")
+    world.vanish("worker-2")
+    world.put(pod("worker-2", NEW, kind=kind, uid="p-new", ready=False), device(2))
+    if kind == "Deployment":
+        world.sets = [replica_set("old-digest-0000", 2), replica_set(NEW, 1, 0)]
+    assert len(world.plan().status.replacements) == 1
+    world.shared = None
+    assert len(world.plan().status.replacements) == 2
 
 
 # Two that chose at the same moment
