@@ -67,10 +67,9 @@ def next_step(
         return Blocked(NotNow(Waiting.PAUSED, "spec.paused is true: no further replacement is started"))
     shut = windows.shut(snapshot.rollout.spec.windows, now)
     if shut is not None:
-        # What is in flight is finished: a successor that broke goes, or a fix would wait for the next window.
+        # What is in flight is finished: a successor that is not well goes, or its fix would wait for the next window.
         in_flight = {a.entry.replacement_pod_uid for a in appraisals if a.in_flight}
-        min_ready = snapshot.workload.min_ready_seconds
-        stale = [p for p in stale if p.uid in in_flight and not available(p, min_ready, now)]
+        stale = [p for p in stale if p.uid in in_flight]
         if not stale:
             return Blocked(shut.why)
     waits = driver.held_back() or gate_unknown(snapshot) or _double(snapshot)

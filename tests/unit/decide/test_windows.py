@@ -344,6 +344,18 @@ def test_a_successor_that_broke_is_replaced_as_what_is_in_flight_is_finished() -
     assert of_type(world.actions(), EvictPod) == (EvictPod("worker-2", "p-bad"),)
 
 
+def test_a_successor_that_still_soaks_is_in_flight_too() -> None:
+    """Its checks may be what says that it is the bad one: the fix must not wait for the next night."""
+    world = running("StatefulSet")
+    facts = {"replacement_pod_uid": "p-bad", "replacement_pod_name": "worker-2", "released_at": at(-60)}
+    world.recorded("worker-2", 2, stage=Stage.SOAKING, **facts)
+    world.end("worker-2")
+    world.vanish("worker-2")
+    world.put(pod("worker-2", "bad-digest-0000", uid="p-bad", ready_since=at(-5)), device(2))
+    world.spec |= {"windows": CLOSED, "health": {"soakSeconds": 600}}
+    assert of_type(world.actions(), EvictPod) == (EvictPod("worker-2", "p-bad"),)
+
+
 @EACH
 def test_time_outside_the_window_counts_towards_no_deadline(kind: str) -> None:
     world = running(kind)
