@@ -243,6 +243,37 @@ async def test_pausing_and_resuming_touches_nothing_else(
     assert left["spec"]["template"] == made["spec"]["template"]
 
 
+async def test_a_former_template_takes_the_place_of_the_present_one_and_parks(
+    client: ApiClient, admin: Api, namespace: str
+) -> None:
+    """What the present one has and the former lacks goes, also in maps and lists that a patch would merge."""
+    body = deployment(gated=True)
+    body["spec"]["template"]["metadata"]["annotations"] = {"present": "goes"}
+    body["spec"]["template"]["spec"]["nodeSelector"] = {"present": "goes"}
+    made = await admin.create(DEPLOYMENTS, body, namespace)
+    former = deployment(gated=True)["spec"]["template"]
+    former["spec"]["containers"] = [{"name": "another", "image": "another:v0"}]
+
+    def write(at: str) -> Awaitable[Any]:
+        return client.write_template(
+            Kind.DEPLOYMENTS, namespace, "web", uid(made), at, former, parked="template-changed"
+        )
+
+    written = await at_its_version(admin, namespace)(write)
+    template = written["spec"]["template"]
+    assert "annotations" not in template["metadata"]
+    assert "nodeSelector" not in template["spec"]
+    assert [c["name"] for c in template["spec"]["containers"]] == ["another"]
+    assert written["spec"]["paused"] is True
+    assert written["metadata"]["annotations"][PARKED_ANNOTATION] == "template-changed"
+    assert written["metadata"]["annotations"]["theirs"] == "stays"
+    for of, at in ((uid(made), "1"), ("another", version(written))):
+        with pytest.raises(ConflictError):
+            await client.write_template(
+                Kind.DEPLOYMENTS, namespace, "web", of, at, former, parked="template-changed"
+            )
+
+
 async def test_a_persons_pause_outlives_us(client: ApiClient, admin: Api, namespace: str) -> None:
     made = await admin.create(DEPLOYMENTS, deployment(paused=True), namespace)
     await client.label_managed(namespace, "web", uid(made))

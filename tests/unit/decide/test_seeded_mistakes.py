@@ -18,6 +18,7 @@ from accelerator_rollout.decide import (
     conditions,
     departures,
     disruption,
+    intent,
     openings,
     proof,
     release,
@@ -31,6 +32,7 @@ from accelerator_rollout.decide.actions import (
     OpenGate,
     PreferVictim,
     RemoveFinalizer,
+    RestoreTemplate,
     UnpauseDeployment,
 )
 from accelerator_rollout.decide.invariants import Promise, violations
@@ -117,6 +119,32 @@ def still_terminating() -> World:
 def taken_by_a_stranger() -> World:
     world = mid_step()
     world.strangers.append(claim_of(pod("stranger", kind="Deployment"), device(2)))
+    return world
+
+
+def halted() -> World:
+    world = running("StatefulSet")
+    world.spec["action"] = {"type": "Abort", "id": "1"}
+    world.store(world.plan())
+    return world
+
+
+def undoing() -> World:
+    world = running("StatefulSet")
+    world.spec["action"] = {"type": "Undo", "id": "1"}
+    world.store(world.plan())
+    return world
+
+
+def to_restart() -> World:
+    world = running("StatefulSet", digest=NEW)
+    world.spec["restartedAt"] = f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
+    return world
+
+
+def nothing_to_restart() -> World:
+    world = to_restart()
+    world.spec["restartedAt"] = f"{at(60):%Y-%m-%dT%H:%M:%SZ}"
     return world
 
 
@@ -300,6 +328,10 @@ def next_generation(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(conditions, "_Board", Hasty)
 
 
+def forget_the_halt(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(intent, "_not_over", lambda held, _scene: replace(held, halt=None))
+
+
 def leave_at_once(patch: pytest.MonkeyPatch) -> None:
     def leave(snapshot: Snapshot, *_: Any) -> Plan:
         leaving = (RemoveFinalizer(snapshot.rollout.uid),)
@@ -438,6 +470,33 @@ MISTAKES = {
     ),
     "a stale state opens a gate": Mistake(
         Promise.FAIL_CLOSED, stale_mid_step, with_actions(OpenGate("worker-2", "q-worker-2", "p-worker-2"))
+    ),
+    "a halted rollout goes on": Mistake(
+        Promise.FAIL_CLOSED, halted, with_actions(EvictPod("worker-2", "p-worker-2"))
+    ),
+    "a halt ends by itself": Mistake(Promise.FAIL_CLOSED, halted, forget_the_halt),
+    "a pod that no restart asks for is replaced": Mistake(
+        Promise.NO_SECOND_DOWN, nothing_to_restart, with_actions(EvictPod("worker-2", "p-worker-2"))
+    ),
+    "a pod goes before the template is restored": Mistake(
+        Promise.FAIL_CLOSED, undoing, with_actions(EvictPod("worker-2", "p-worker-2"))
+    ),
+    "a template is restored that nobody recorded": Mistake(
+        Promise.OWN_OBJECTS_ONLY,
+        ready_to_begin,
+        with_actions(RestoreTemplate("worker", "s-worker", "worker-old", "cr-old", leaves=NEW, restores=OLD)),
+    ),
+    "a third template is overwritten": Mistake(
+        Promise.OWN_OBJECTS_ONLY,
+        undoing,
+        with_actions(
+            RestoreTemplate(
+                "worker", "s-worker", f"worker-{OLD}", f"cr-{OLD}", leaves="another", restores=OLD
+            )
+        ),
+    ),
+    "success is claimed while a restart is due": Mistake(
+        Promise.NO_FALSE_SUCCESS, to_restart, always_complete
     ),
     "success is claimed in mid-rollout": Mistake(Promise.NO_FALSE_SUCCESS, mid_step, always_complete),
     "success is claimed before the controller has looked": Mistake(
