@@ -123,13 +123,13 @@ def reads_for(action: Action, snapshot: Snapshot) -> tuple[Read, ...]:
         # The former template itself is read for the write, and is the one of this digest or none.
         case PauseDeployment() | UnmanageDeployment() | ManageDeployment() | RestoreTemplate():
             return (ReadWorkload(),)
-        case PreferVictim() | RemoveGuard():
+        case RemoveGuard():
             return (ReadPod(action.pod_name),)
         # The claim's resourceVersion goes with a hold; and a proof once found stays one.
         case AddFinalizer() | RemoveFinalizer() | ProbeGate() | HoldClaim() | EndHold() | AddGuard():
             return ()
-        # A name that is made of both object and device, and the UID of the rule, are enough.
-        case ReserveDevice() | EndReservation() | RunChecks() | CheckHealth():
+        # The UIDs that go with them, or a name that is made of both object and device, are enough.
+        case PreferVictim() | ReserveDevice() | EndReservation() | RunChecks() | CheckHealth():
             return ()
     assert_never(action)
 

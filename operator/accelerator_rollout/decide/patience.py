@@ -4,13 +4,14 @@ A replacement passes a dozen small changes within a second. Each would cost a wr
 would wait for it. What hangs on each field, should the process die before it is stored:
 
 - an entry, what its pod held, and that its successor's gate is open: safety; no delay;
+- that Ready is no longer true: a moment, in which the first step usually comes and is stored with it;
 - a proof: only the wait for an unproven release; a moment, in which the opening usually comes and is stored with it;
 - everything else is told from live objects again.
 """
 
 from typing import Final
 
-from accelerator_rollout.api.conditions import ConditionType
+from accelerator_rollout.api.conditions import ConditionStatus, ConditionType
 from accelerator_rollout.api.models import Replacement, RolloutStatus, Stage
 
 PROOF: Final = 0.1  # seconds
@@ -26,7 +27,7 @@ def patience(stored: RolloutStatus, wanted: RolloutStatus) -> float:
         return 0.0
     before = {e.id: e for e in stored.replacements}
     proven = any(before[e.id].proof is not e.proof for e in wanted.replacements)
-    return PROOF if proven else NEWS
+    return PROOF if proven or _told(stored) != _told(wanted) else NEWS
 
 
 def _matters(stored: RolloutStatus, wanted: RolloutStatus) -> bool:
@@ -34,7 +35,7 @@ def _matters(stored: RolloutStatus, wanted: RolloutStatus) -> bool:
         return True
     if _asked(stored) != _asked(wanted):
         return True
-    if _told(stored) != _told(wanted):
+    if _told(wanted) - _told(stored):
         return True
     before = {e.id: e for e in stored.replacements}
     return any(e.id not in before or _irretrievable(before[e.id], e) for e in wanted.replacements)
@@ -45,13 +46,10 @@ def _asked(status: RolloutStatus) -> object:
     return (status.observed_action_id, status.halt, status.retried_at, status.promoted, status.undo)
 
 
-def _told(status: RolloutStatus) -> set[tuple[str, str]]:
-    """Return what programs wait for."""
-    return {
-        (c.type, c.status)
-        for c in status.conditions
-        if c.type in (ConditionType.READY, ConditionType.STALLED)
-    }
+def _told(status: RolloutStatus) -> set[str]:
+    """Return what programs wait for, as far as it is true."""
+    kinds = (ConditionType.READY, ConditionType.STALLED)
+    return {c.type for c in status.conditions if c.type in kinds and c.status is ConditionStatus.TRUE}
 
 
 def _irretrievable(old: Replacement, new: Replacement) -> bool:
