@@ -9,6 +9,7 @@ from types import FrameType
 from typing import NoReturn
 
 import pytest
+from hypothesis import settings
 
 from lab.client import Api
 from lab.controlplane import ControlPlane, Settings
@@ -17,6 +18,10 @@ from lab.namespaces import make_namespace, remove_namespace
 from lab.toolchain import ensure_control_plane
 
 _CONTEXT_OPTION = "--kube-context"
+
+# How long an example takes says something about the machine, and nothing about what is tested.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -31,7 +31,6 @@ steps = st.lists(st.integers(0, STEPS - 1), max_size=60)
 seeds = st.integers(0, 999)
 _few = settings(
     max_examples=40,
-    deadline=None,
     derandomize=True,
     database=None,
     phases=(Phase.generate, Phase.shrink),

@@ -374,7 +374,7 @@ class Group:
 MEMBERS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 40)), min_size=2, max_size=7)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 3), MEMBERS, st.integers(0, 2**32))
 def test_never_more_than_the_budget_and_nobody_starves(
     limit: int, members: list[tuple[int, int]], seed: int

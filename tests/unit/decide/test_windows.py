@@ -149,7 +149,7 @@ SCHEDULES = (
 CHANGES = ("2026-03-08", "2026-03-29", "2026-04-04", "2026-10-03", "2026-10-25", "2026-11-01")
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.sampled_from(ZONES),
     st.sampled_from(SCHEDULES),
