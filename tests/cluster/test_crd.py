@@ -247,10 +247,20 @@ async def test_a_name_leaves_room_for_the_names_of_events(admin: Api, namespace:
     )
 
 
-@pytest.mark.parametrize("field", ["strategy", "action", "restartedAt", "windows"])
+@pytest.mark.parametrize("field", ["strategy", "windows"])
 async def test_a_field_that_would_do_nothing_is_not_accepted(admin: Api, namespace: str, field: str) -> None:
     with pytest.raises(ApiError, match=f'unknown field "spec.{field}"'):
         await create(admin, namespace, SPEC | {field: {}})
+
+
+async def test_what_is_asked_for_once_is_stored_and_has_an_id(admin: Api, namespace: str) -> None:
+    asked = {"action": {"type": "Undo", "id": "1"}, "restartedAt": "2026-01-31T12:00:00Z"}
+    stored = await create(admin, namespace, SPEC | asked)
+    assert stored["spec"].items() >= asked.items()
+    said = await refusal(admin, namespace, SPEC | {"action": {"type": "Undo", "id": ""}}, name="other")
+    assert "spec.action.id" in said
+    said = await refusal(admin, namespace, SPEC | {"action": {"type": "Explode", "id": "1"}}, name="other")
+    assert "spec.action.type" in said
 
 
 async def test_a_spec_without_workload_names_what_is_missing(admin: Api, namespace: str) -> None:
