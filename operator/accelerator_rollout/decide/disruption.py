@@ -79,6 +79,9 @@ def next_step(
         )
     if waits is not None:
         return Blocked(waits)
+    stale, cordoned = without_cordoned(stale, snapshot, now)
+    if not stale:
+        return Blocked(_stay(cordoned))
     victim = _victim(snapshot, driver, appraisals, stale, now)
     if isinstance(victim, NotNow):
         return Blocked(victim)
@@ -99,6 +102,34 @@ def next_step(
     if isinstance(actions, NotNow):
         return Blocked(actions, _kept(snapshot, victim))
     return _out_of_turn(snapshot, driver, appraisals, victim, now) or Step(victim, actions)
+
+
+def without_cordoned(
+    stale: list[PodRecord], snapshot: Snapshot, now: datetime
+) -> tuple[list[PodRecord], list[PodRecord]]:
+    """Return the pods that may go, and the healthy ones on nodes that take no new pod.
+
+    Their devices would be lost to the workload, and on a fixed pool no others are left. Whoever cordoned the node is about
+    to drain it, or to take that back. A pod that is down serves nobody where it is; those of a DaemonSet tolerate it.
+    """
+    if by_node(snapshot):
+        return stale, []
+    seconds = min_ready(snapshot)
+
+    def cordoned(pod: PodRecord) -> bool:
+        node = snapshot.nodes.get(pod.node)
+        return node is not None and node.unschedulable and available(pod, seconds, now)
+
+    return [p for p in stale if not cordoned(p)], [p for p in stale if cordoned(p)]
+
+
+def _stay(cordoned: list[PodRecord]) -> NotNow:
+    where = ", ".join(sorted(f"pod {p.name} on node {p.node}" for p in cordoned))
+    return NotNow(
+        Waiting.NODE_UNSCHEDULABLE,
+        f"{where}: not replaced, since no pod could come back there. Uncordon the node, or drain it: a pod that is drained comes "
+        "back where there is room",
+    )
 
 
 def _out_of_turn(

@@ -28,7 +28,7 @@ from accelerator_rollout.decide.conditions import Picture, conditions, unknown
 from accelerator_rollout.decide.deadlines import Course, failure, late, late_release
 from accelerator_rollout.decide.deadlines import due as deadlines
 from accelerator_rollout.decide.departures import match, record, track
-from accelerator_rollout.decide.disruption import Blocked, Step, next_step
+from accelerator_rollout.decide.disruption import Blocked, Step, next_step, without_cordoned
 from accelerator_rollout.decide.extent import Extent, extent
 from accelerator_rollout.decide.going_away import going_away
 from accelerator_rollout.decide.guards import guards, unguarded
@@ -269,7 +269,8 @@ class _Decision:
         if self.step.why.reason != Waiting.PODS_UNAVAILABLE or any(a.verdict is not None for a in flying):
             return ()
         healthy = (p for p in self.snapshot.pods if p.live and available(p, self.min_ready, self.now))
-        return tuple(p for p in healthy if p.uid in self.extent.due)
+        due = [p for p in healthy if p.uid in self.extent.due]
+        return tuple(without_cordoned(due, self.snapshot, self.now)[0])
 
     # What to remember
 

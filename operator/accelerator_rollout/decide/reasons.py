@@ -64,6 +64,7 @@ class Waiting(StrEnum):
     GATE_UNKNOWN = "GateUnknown"  # whether new pods are gated is being found out
     BLOCKED_BY_PDB = "BlockedByPDB"
     DOUBLE_ALLOCATION = "DoubleAllocation"  # a device of the workload is allocated to two claims
+    NODE_UNSCHEDULABLE = "NodeUnschedulable"  # only pods on cordoned nodes are left
     DRIVER_UNAVAILABLE = "DriverUnavailable"  # the pool of the pod's devices is not published
     PODS_UNAVAILABLE = "PodsUnavailable"  # maxUnavailable is used up by pods that are down already
     NEXT_IN_LINE = "NextInLine"  # recorded ahead of time, to be replaced once the last replacement is healthy

@@ -124,6 +124,7 @@ class Store:
         self.pods: Table[PodRecord] = Table(
             owner=lambda p: (p.owner.uid,) if p.owner else (),
             gate=lambda p: p.gates,
+            node=lambda p: (p.node,) if p.node else (),
             guard=lambda p: (p.namespace, _GUARDED) if GUARD_FINALIZER in p.finalizers else (),
         )
         self.claims: Table[ClaimRecord] = Table(
@@ -321,7 +322,8 @@ class Store:
                 owners = frozenset({Key(owner.namespace, owner.name)}) if owner is not None else NOBODY
                 return self.interests.under(record) | owners
             case NodeRecord():
-                return of(NodeTopic(record.name))
+                there = (self.lineage.workload_of(p) for p in self.pods.by("node", record.name))
+                return of(NodeTopic(record.name), *(workload for workload in there if workload))
             case BudgetRecord():
                 return of(NamespaceTopic(record.namespace))
             case ReplicaSetRecord() | RevisionRecord():

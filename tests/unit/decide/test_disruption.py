@@ -16,6 +16,7 @@ from accelerator_rollout.decide.actions import (
     ProbeGate,
     UnpauseDeployment,
 )
+from accelerator_rollout.decide.reasons import Waiting
 from accelerator_rollout.decide.snapshot import Freshness, GateProbe, GateSource, Refused, Rival
 from accelerator_rollout.names import GATE_LABEL, GATE_LABEL_VALUE
 from accelerator_rollout.records import Phase
@@ -445,3 +446,36 @@ def test_the_pod_that_an_ordered_stateful_set_waits_for_goes_before_a_broken_suc
     for name in ("worker-0", "worker-2"):
         world.put(pod(name, bad, ready=False, phase=Phase.PENDING), device(name[-1]))
     assert victims(world) == ["p-worker-0"]
+
+
+def cordon(world: World, *names: str, on: bool = True) -> None:
+    for name in names:
+        world.nodes[name] = replace(world.nodes[name], unschedulable=on)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_pods_on_cordoned_nodes_are_left_alone_and_named(kind: str) -> None:
+    world = running(kind)
+    cordon(world, "node-1", "node-2")
+    assert victims(world) == ["p-worker-0"]
+    cordon(world, "node-0")
+    assert victims(world) == []
+    assert progress(world) == Waiting.NODE_UNSCHEDULABLE
+    cordon(world, "node-1", on=False)
+    assert victims(world) == ["p-worker-1"]
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_a_pod_that_is_down_goes_from_a_cordoned_node_too(kind: str) -> None:
+    world = running(kind)
+    cordon(world, "node-1")
+    world.change("worker-1", ready=False, ready_since=None)
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 3, 2)]
+    assert victims(world) == ["p-worker-1"]
+
+
+def test_a_daemon_set_updates_cordoned_nodes_too() -> None:
+    world = running("DaemonSet")
+    cordon(world, "node-0", "node-1", "node-2")
+    assert len(victims(world)) == 1

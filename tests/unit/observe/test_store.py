@@ -148,6 +148,13 @@ class TestWaking:
         assert add(store, Kind.SLICES, o.resource_slice("t", pool="node-2")) == set()
         assert add(store, Kind.NODES, o.node("node-2")) == set()
 
+    def test_the_node_of_a_running_pod_wakes_its_rollout_if_it_changes(self, web: Store) -> None:
+        """A node that is uncordoned lets the next replacement start; a heartbeat says nothing."""
+        cordoned = o.node("node-1") | {"spec": {"unschedulable": True}}
+        assert add(web, Kind.NODES, cordoned) == {WEB}
+        assert add(web, Kind.NODES, o.node("node-1")) == {WEB}
+        assert add(web, Kind.NODES, o.node("node-1")) == set()
+
     def test_the_pool_of_a_running_pod_wakes_its_rollout(self, web: Store) -> None:
         """A driver that is back lets the next replacement start."""
         add(web, Kind.CLAIMS, o.claim("ca", pod_uid="uid-a", device="lpu-0"))
