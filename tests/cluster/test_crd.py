@@ -247,7 +247,7 @@ async def test_a_name_leaves_room_for_the_names_of_events(admin: Api, namespace:
     )
 
 
-@pytest.mark.parametrize("field", ["strategy", "windows"])
+@pytest.mark.parametrize("field", ["template", "maxUnavailable"])
 async def test_a_field_that_would_do_nothing_is_not_accepted(admin: Api, namespace: str, field: str) -> None:
     with pytest.raises(ApiError, match=f'unknown field "spec.{field}"'):
         await create(admin, namespace, SPEC | {field: {}})
