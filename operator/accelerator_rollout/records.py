@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from accelerator_rollout.api.models import RolloutObject, Unreadable, WorkloadKind
+from accelerator_rollout.names import GATE, GATE_LABEL, GATE_LABEL_VALUE
 
 
 class Phase(StrEnum):
@@ -22,6 +23,11 @@ class Phase(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     UNKNOWN = "Unknown"
+
+
+def comes_gated(gates: tuple[str, ...], labels: Mapping[str, str]) -> bool:
+    """Whether pods of a template with these come with our gate: of itself, or by our admission policy, where that is there."""
+    return GATE in gates or labels.get(GATE_LABEL) == GATE_LABEL_VALUE
 
 
 def ordinal(pod_name: str) -> int:

@@ -14,8 +14,7 @@ from enum import StrEnum
 from accelerator_rollout.api.models import Undo
 from accelerator_rollout.decide.actions import RestoreTemplate
 from accelerator_rollout.decide.snapshot import Snapshot
-from accelerator_rollout.names import GATE, GATE_LABEL, GATE_LABEL_VALUE
-from accelerator_rollout.records import DaemonSetRecord, DeploymentRecord, StatefulSetRecord
+from accelerator_rollout.records import DaemonSetRecord, DeploymentRecord, StatefulSetRecord, comes_gated
 from accelerator_rollout.workloads.base import Driver
 from accelerator_rollout.workloads.deployment import REVISION_LENGTH
 
@@ -59,8 +58,7 @@ def former(snapshot: Snapshot) -> Iterator[Former]:
     match snapshot.workload:
         case DeploymentRecord():
             for one in snapshot.replica_sets:
-                by_label = one.template_labels.get(GATE_LABEL) == GATE_LABEL_VALUE
-                gated = GATE in one.template_gates or by_label
+                gated = comes_gated(one.template_gates, one.template_labels)
                 revision = one.template_digest[:REVISION_LENGTH]
                 yield Former(one.name, one.uid, one.template_digest, one.number, revision, gated)
         case StatefulSetRecord() | DaemonSetRecord():

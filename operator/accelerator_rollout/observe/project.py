@@ -17,9 +17,6 @@ from accelerator_rollout.api.models import WorkloadKind
 from accelerator_rollout.api.parse import parse
 from accelerator_rollout.names import (
     DELETION_COST_ANNOTATION,
-    GATE,
-    GATE_LABEL,
-    GATE_LABEL_VALUE,
     MANAGED_LABEL,
     MANAGED_LABEL_VALUE,
     PARKED_ANNOTATION,
@@ -46,6 +43,7 @@ from accelerator_rollout.records import (
     StatefulSetRecord,
     TaintRuleRecord,
     Template,
+    comes_gated,
 )
 
 Record = (
@@ -408,7 +406,7 @@ def controller_revision(raw: Raw) -> RevisionRecord:
         number=read.integer(raw, "revision", 0),
         revision=intern(name if by_name else read.text(read.mapping(meta, "labels"), _REVISION_LABEL)),
         template_digest=pods.digest if pods else "",
-        gated=pods is not None and (GATE in pods.gates or pods.labels.get(GATE_LABEL) == GATE_LABEL_VALUE),
+        gated=pods is not None and comes_gated(pods.gates, pods.labels),
     )
 
 

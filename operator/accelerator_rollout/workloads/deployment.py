@@ -23,8 +23,8 @@ from accelerator_rollout.decide.actions import (
 )
 from accelerator_rollout.decide.budget import MAX_UNAVAILABLE
 from accelerator_rollout.decide.reasons import Refusal, Waiting
-from accelerator_rollout.names import GATE, GATE_LABEL, GATE_LABEL_VALUE
-from accelerator_rollout.records import DeploymentRecord, PodRecord, ReplicaSetRecord
+from accelerator_rollout.names import GATE
+from accelerator_rollout.records import DeploymentRecord, PodRecord, ReplicaSetRecord, comes_gated
 from accelerator_rollout.workloads.base import NotNow, Refused
 
 REVISION_LENGTH = 12  # characters of the template digest that name a revision
@@ -253,9 +253,7 @@ class DeploymentDriver:
         return tuple(
             r.name
             for r in self.replica_sets
-            if r.replicas
-            and GATE not in r.template_gates
-            and r.template_labels.get(GATE_LABEL) != GATE_LABEL_VALUE
+            if r.replicas and not comes_gated(r.template_gates, r.template_labels)
         )
 
     def _new(self) -> ReplicaSetRecord | None:
