@@ -46,10 +46,6 @@ class DaemonSetDriver(OnDeleteDriver):
         target = self.revision()
         return bool(target) and pod.revision == target
 
-    def live(self) -> tuple[PodRecord, ...]:
-        """Return the live pods."""
-        return tuple(p for p in self.pods if p.live)
-
     def choose(self, candidates: tuple[PodRecord, ...]) -> PodRecord:
         """Return the oldest pod; of those that are equally old, the first by its node's name."""
         return min(candidates, key=lambda p: (p.created, p.place, p.name))

@@ -27,6 +27,8 @@ class OnDeleteDriver(ABC):
 
     __slots__ = ()
 
+    pods: tuple[PodRecord, ...]
+
     @abstractmethod
     def behind(self) -> NotNow | None:
         """Return why the workload's status does not speak of its newest spec yet."""
@@ -35,13 +37,9 @@ class OnDeleteDriver(ABC):
     def updated(self, pod: PodRecord) -> bool:
         """Whether the pod is of the target revision."""
 
-    @abstractmethod
-    def live(self) -> tuple[PodRecord, ...]:
-        """Return the workload's live pods."""
-
     def complete(self) -> bool:
         """Whether every live pod is of the target revision."""
-        return all(map(self.updated, self.live()))
+        return all(self.updated(p) for p in self.pods if p.live)
 
     def stepping(self) -> bool:
         """OnDelete never deletes by itself."""

@@ -37,10 +37,6 @@ class StatefulSetDriver(OnDeleteDriver):
         """Whether the pod is of the update revision."""
         return pod.revision == self.stateful_set.update_revision
 
-    def live(self) -> tuple[PodRecord, ...]:
-        """Return the live pods."""
-        return tuple(p for p in self.pods if p.live)
-
     def choose(self, candidates: tuple[PodRecord, ...]) -> PodRecord:
         """Return the highest ordinal, as the StatefulSet's own rolling update does; of pods that are down the lowest.
 
@@ -48,12 +44,8 @@ class StatefulSetDriver(OnDeleteDriver):
         broken pods would never be through.
         """
         down = [p for p in candidates if not p.ready]
-        return min(down, key=_ordinal) if down else max(candidates, key=_ordinal)
+        return min(down, key=lambda p: p.ordinal) if down else max(candidates, key=lambda p: p.ordinal)
 
     def holds_up(self, pod: PodRecord, departed_name: str) -> bool:
         """Whether the pod comes before the other one, or succeeds it; where no order matters, that state does not last."""
         return 0 <= pod.ordinal <= ordinal(departed_name)
-
-
-def _ordinal(pod: PodRecord) -> int:
-    return pod.ordinal
