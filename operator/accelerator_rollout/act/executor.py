@@ -425,10 +425,8 @@ class Executor:
         pod = next((p for p in fresh.pods if p.uid == pod_uid), None)
         if pod is None:
             return None
-        names = set(pod.claim_names)
-        uses = (u for c in fresh.claims.values() if c.name in names for u in c.uses or ())
-        devices = tuple(sorted({u.device for u in uses}, key=str))
-        failures = await run_health_checks(fresh.rollout.spec.health.checks, pod, devices)
+        checks = fresh.rollout.spec.health.checks
+        failures = await run_health_checks(checks, pod, fresh.devices_of(pod))
         before = fresh.health.get(pod_uid)
         known = before is not None and before.generation == fresh.rollout.generation
         in_a_row = (before.in_a_row if known and before is not None else 0) + 1 if failures else 0

@@ -106,9 +106,7 @@ def _unprepared(
     late = entry.stage_started_at + stalled_after(snapshot)
     if now < late:
         return replace(standing, due=late)
-    names = {c.claim_name for c in successor.claims}
-    uses = (u for c in snapshot.claims.values() if c.name in names for u in c.uses or ())
-    devices = ", ".join(sorted(str(use.device) for use in uses)) or "its devices"
+    devices = ", ".join(map(str, snapshot.devices_of(successor))) or "its devices"
     return replace(
         standing,
         reason=Waiting.PREPARE_FAILED,

@@ -47,24 +47,14 @@ class Course:
     waits_for: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A successor at the target revision that is not going to be healthy, as far as time tells."""
-
-    reason: Overdue
-    message: str
-    replacement_id: str
-    revision: str  # of the successor, as its pods carry it
-
-
 def failure(
     snapshot: Snapshot, appraisals: tuple[Appraisal, ...], driver: Driver, now: datetime
-) -> Failure | None:
+) -> Late | None:
     """Return the first replacement that has failed by its new revision's doing: what spec.failurePolicy answers."""
     for a in appraisals:
         late = _of_successor(a, snapshot, now)
         if late is not None and late.reason in _FAULTS and a.successor and driver.updated(a.successor):
-            return Failure(late.reason, late.message, a.entry.id, a.successor.revision)
+            return late
     return None
 
 
@@ -154,9 +144,7 @@ def _told(reason: Overdue, seconds: int, pod: PodRecord, standing: Standing, sna
 
 
 def _devices(pod: PodRecord, snapshot: Snapshot) -> str:
-    names = set(pod.claim_names)
-    uses = (u for c in snapshot.claims.values() if c.name in names for u in c.uses or ())
-    return ", ".join(sorted(f"device {use.device}" for use in uses)) or "no device"
+    return ", ".join(f"device {device}" for device in snapshot.devices_of(pod)) or "no device"
 
 
 def _timeout(reason: Overdue, health: Health) -> int:

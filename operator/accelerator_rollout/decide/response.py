@@ -6,12 +6,11 @@ Only a rollout is answered. A pod that left by itself says nothing about the rev
 
 from accelerator_rollout.api.models import FailurePolicy, OnTimeout
 from accelerator_rollout.decide.conditions import Late
-from accelerator_rollout.decide.deadlines import Failure
 from accelerator_rollout.decide.intent import Intent, Scene, halt, undo
 from accelerator_rollout.decide.reasons import Overdue
 
 
-def respond(held: Intent, scene: Scene, failed: Failure | None, late: Late | None) -> Intent:
+def respond(held: Intent, scene: Scene, failed: Late | None, late: Late | None) -> Intent:
     """Return the intent after a failure of the revision (`failed`), or a release that is late (`late`)."""
     if held.halt is not None or held.undo is not None or not scene.unfinished:
         return held

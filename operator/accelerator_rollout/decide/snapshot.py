@@ -170,3 +170,9 @@ class Snapshot:
     # UIDs of pods that may have been disrupted already, though they do not show it: the answer was lost, or is not in yet.
     maybe_sent: frozenset[str] = frozenset()
     policy_parks: bool = True  # the cluster serves the parking policy (1.36 and newer, installed)
+
+    def devices_of(self, pod: PodRecord) -> tuple[Device, ...]:
+        """Return the devices that the pod's claims have, by name."""
+        names = set(pod.claim_names)
+        uses = (u for c in self.claims.values() if c.name in names for u in c.uses or ())
+        return tuple(sorted({u.device for u in uses}, key=str))
