@@ -60,13 +60,7 @@ def invalid(spec: RolloutSpec) -> dict[str, str]:
 
 def problems(checks: Iterable[Check | HealthCheck]) -> dict[str, str]:
     """Return why checks can never be evaluated, by their names."""
-    found = {}
-    for check in checks:
-        try:
-            _compiled(_expression(check))
-        except BadCheckError as error:
-            found[check.name] = str(error)
-    return found
+    return {check.name: why for check in checks if (why := _flaw(_expression(check)))}
 
 
 def _expression(check: Check | HealthCheck) -> str:
@@ -85,6 +79,16 @@ def _compiled(expression: str) -> Any:
         return cel.compile(expression)
     except ValueError as error:
         raise BadCheckError(" ".join(str(error).split())) from error
+
+
+@lru_cache(maxsize=_CACHED)
+def _flaw(expression: str) -> str:
+    """Return why the expression can never be evaluated; "" if it can. Asked at each decision, compiled once."""
+    try:
+        _compiled(expression)
+    except BadCheckError as error:
+        return str(error)
+    return ""
 
 
 async def run_checks(

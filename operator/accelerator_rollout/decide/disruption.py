@@ -190,10 +190,10 @@ def _broken_victim(
     """Return the pod that is down and may go: the recorded one first, then successors that need one in their turn."""
     followers = [p for p in broken if any(a.entry.replacement_pod_uid == p.uid for a in in_flight)]
     pool = followers or broken
-    first = _stick(pool, chosen) or driver.choose(tuple(pool))
+    foremost = _stick(pool, chosen) or driver.choose(tuple(pool))
     # An ordered StatefulSet may wait for another one than that: whoever lets the rest go on is next.
     blocked: list[Appraisal] = []
-    for victim in (first, *sorted(broken, key=lambda p: (p.created, p.name))):
+    for victim in (foremost, *sorted(broken, key=lambda p: (p.created, p.name))):
         others = [a for a in in_flight if not _waits_for_us(a, victim, broken, driver)]
         if len(others) < MAX_UNAVAILABLE:
             return victim

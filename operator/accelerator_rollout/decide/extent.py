@@ -61,7 +61,7 @@ def extent(
     return everyone
 
 
-def kept_by_partition(partition: int, snapshot: Snapshot, stale: Iterable[PodRecord]) -> frozenset[str]:
+def _kept(partition: int, snapshot: Snapshot, stale: Iterable[PodRecord]) -> frozenset[str]:
     """Return which of the pods that are not updated stay so, by UID."""
     if _by_ordinal(snapshot):
         return frozenset(p.uid for p in stale if p.ordinal < partition)
@@ -70,7 +70,7 @@ def kept_by_partition(partition: int, snapshot: Snapshot, stale: Iterable[PodRec
     return frozenset(p.uid for p in some) if len(some) <= partition else frozenset()
 
 
-def pods_of(step: CanaryStep, replicas: int) -> int:
+def _pods_of(step: CanaryStep, replicas: int) -> int:
     """Return how many pods a step asks for; percentages are rounded up."""
     if isinstance(step.replicas, int):
         return min(step.replicas, replicas)
@@ -85,7 +85,7 @@ def _by_ordinal(snapshot: Snapshot) -> bool:
 def _partition(
     partition: int, snapshot: Snapshot, driver: Driver, live: list[PodRecord], stale: list[PodRecord]
 ) -> Extent:
-    kept = kept_by_partition(partition, snapshot, stale)
+    kept = _kept(partition, snapshot, stale)
     due = frozenset(p.uid for p in stale) - kept
     if due:
         return Extent(due)
@@ -137,7 +137,7 @@ class _Steps:
         everyone = frozenset(p.uid for p in stale)
         while index < len(self._steps) and not (self._promoted and self._promoted.all_steps):
             step = self._steps[index]
-            wanted = pods_of(step, self._replicas)
+            wanted = _pods_of(step, self._replicas)
             if self._updated < wanted:
                 return Extent(everyone, step=self._at(index, None))
             if self._in_flight or not self._well:

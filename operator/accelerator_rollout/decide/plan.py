@@ -141,8 +141,11 @@ class _Decision:
         entries = match(track(snapshot, now), snapshot, now)
         judged = (appraise(e, snapshot, self.min_ready, now) for e in entries)
         self.appraisals = tuple(soaked(a, snapshot, self.min_ready, now) for a in judged)
+        promoted = snapshot.rollout.status.promoted
+        self.extent = self._extent(promoted)
         self.intent = self._intent()
-        self.extent = self._extent(self.intent.promoted)
+        if self.intent.promoted != promoted:
+            self.extent = self._extent(self.intent.promoted)
         self.step = self._step()
         self.openings = self._openings()
 
@@ -177,9 +180,8 @@ class _Decision:
     def _intent(self) -> Intent:
         stale = any(p.live and not self._current(p) for p in self.snapshot.pods)
         flying = any(a.in_flight and a.entry.cause is Cause.ROLLOUT for a in self.appraisals)
-        before = self._extent(self.snapshot.rollout.status.promoted)
         scene = Scene(
-            self.snapshot, self.driver, stale or flying, self._restarting(), self.now, before.paused_at
+            self.snapshot, self.driver, stale or flying, self._restarting(), self.now, self.extent.paused_at
         )
         held = intent(scene)
         if self.driver is None or held.retried_at == self.now:
