@@ -89,6 +89,16 @@ def test_two_revisions_are_not_undone_by_turns(kind: str, good: str) -> None:
 
 
 @EACH
+def test_an_undo_for_which_we_lack_the_right_becomes_a_halt(kind: str) -> None:
+    world = warming_up(kind, "Undo")
+    world.restore = False
+    decided = world.plan(LATE)
+    assert of_type(decided.actions, RestoreTemplate) == ()
+    assert (decided.status.undo, stalled(decided)) == (None, Overdue.READY)
+    assert decided.status.halt is not None
+
+
+@EACH
 def test_after_a_retry_the_deadline_counts_anew(kind: str) -> None:
     world = warming_up(kind, "Abort")
     world.store(world.plan(LATE))
