@@ -52,7 +52,9 @@ def next_step(
     if snapshot.workload is None or snapshot.workload.deletion is not None:
         return Blocked(NotNow(Waiting.WORKLOAD_GOING, "the workload is being deleted"))
     behind = driver.behind()
-    if behind is not None:
+    # A controller that is free to move does not wait for its status: whether it may is decided now, or we would halt it in
+    # the middle of the step that we allow a moment later.
+    if behind is not None and not driver.stepping():
         return Blocked(behind)
     live = [p for p in snapshot.pods if p.live]
     stale = [p for p in live if not driver.updated(p)]

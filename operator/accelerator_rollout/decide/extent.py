@@ -52,7 +52,8 @@ def extent(
     stale = [p for p in live if not driver.updated(p)]
     everyone = Extent(frozenset(p.uid for p in stale))
     strategy = snapshot.rollout.spec.strategy
-    if not stale or snapshot.workload is None or driver.behind() is not None:
+    unknown = driver.behind() is not None and not driver.stepping()  # which revision is the target
+    if not stale or snapshot.workload is None or unknown:
         return everyone
     if strategy.partition:
         return _partition(strategy.partition, snapshot, driver, live, stale)

@@ -197,11 +197,11 @@ class DeploymentDriver:
     def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
         """Unpause, if the controller's own arithmetic then yields exactly one replacement."""
         spec = self.deployment
+        if not spec.paused:
+            return ()  # its controller is about to do it: nothing to add
         behind = self.behind()
         if behind is not None:
             return behind
-        if not spec.paused:
-            return ()  # its controller is about to do it: nothing to add
         lagging = [
             r.name
             for r in self.replica_sets

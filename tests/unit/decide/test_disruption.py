@@ -31,6 +31,7 @@ from builders import (
     device,
     entry,
     gated_pod,
+    of_type,
     pod,
     replica_set,
     running,
@@ -479,3 +480,15 @@ def test_a_daemon_set_updates_cordoned_nodes_too() -> None:
     world = running("DaemonSet")
     cordon(world, "node-0", "node-1", "node-2")
     assert len(victims(world)) == 1
+
+
+@pytest.mark.parametrize(("spec", "halted"), [({}, False), ({"paused": True}, True)])
+def test_a_deployment_that_somebody_resumed_is_halted_only_if_it_may_not_move(
+    spec: dict[str, Any], *, halted: bool
+) -> None:
+    """Its controller may be in the middle of a step: a pause would have it scale the old ReplicaSet up again."""
+    world = running("Deployment")
+    world.set_workload(paused=False, parked=None, generation=3, observed_generation=2)
+    world.spec = spec
+    assert bool(of_type(world.actions(), PauseDeployment)) is halted
+    assert victims(world) == []
