@@ -106,7 +106,7 @@ class Cluster:
     processes: dict[str, Process] = field(default_factory=dict)
     last_states: dict[str, PodRecord] = field(default_factory=dict)
     went: dict[str, tuple[datetime, int]] = field(default_factory=dict)  # pod UID: when its object went
-    forced: set[str] = field(default_factory=set)
+    forced: dict[str, int] = field(default_factory=dict)  # pods ended without their kubelet: the moment
     forced_held: set[str] = field(default_factory=set)  # of those, whose claim was held then
     stuck_nodes: set[str] = field(default_factory=set)  # whose driver fails to unprepare
     overlaps: list[Overlap] = field(default_factory=list)
@@ -190,11 +190,8 @@ class Cluster:
             return
         if pod.uid not in self.deletions:
             self.deletions.append(pod.uid)
-        if force and pod.bound and pod.uid in self.processes and not pod.finalizers:
-            self.forced.add(pod.uid)
-            claim = self.claims.get(pod.claims[0].claim_name or "")
-            if claim is not None and any(map(is_hold, claim.reserved_for)):
-                self.forced_held.add(pod.uid)
+        if force and pod.bound and not pod.finalizers:
+            self.end_by_force(pod)
         if pod.finalizers:
             if not pod.terminating or force:
                 grace = 0 if force else GRACE
@@ -206,6 +203,15 @@ class Cluster:
         elif not pod.terminating:
             end = self.now + timedelta(seconds=GRACE)
             self.put_pod(pod, deletion=end, deletion_grace=GRACE, ready=False)
+
+    def end_by_force(self, pod: PodRecord) -> None:
+        """Note that from now on the API takes a pod for ended whose processes may run."""
+        if pod.uid not in self.processes or pod.uid in self.forced:
+            return
+        self.forced[pod.uid] = self.moment
+        claim = self.claims.get(pod.claims[0].claim_name or "")
+        if claim is not None and any(map(is_hold, claim.reserved_for)):
+            self.forced_held.add(pod.uid)
 
     def set_finalizers(self, pod: PodRecord, finalizers: tuple[str, ...]) -> None:
         """Change the finalizers; with the last one goes what waits for nothing else."""
@@ -411,7 +417,8 @@ class Cluster:
     def run_pod_gc(self) -> None:
         for pod in tuple(self.pods.values()):
             if pod.bound and pod.node not in self.nodes:
-                if not pod.terminal:
+                if not pod.terminal:  # its claim may go from here on, a guard or not
+                    self.end_by_force(pod)
                     self.put_pod(pod, phase=Phase.FAILED, by_pod_gc=True, ready=False)
                 self.delete_pod(self.pods[pod.uid], force=True)
 

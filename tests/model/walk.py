@@ -68,9 +68,11 @@ class Walk:
     # One step
 
     def step(self, number: int) -> None:
-        title, act = _TABLE[number % len(_TABLE)]
+        self.take(_TABLE[number % len(_TABLE)])
+
+    def take(self, title: str) -> None:
         self.log.append(title)
-        act(self)
+        _BY_TITLE[title](self)
         self.cluster.sweep_leftovers()
         self.check()
 
@@ -96,7 +98,7 @@ class Walk:
         if opening is None or opening.without_proof:
             return True
         return (
-            opening.pods_at <= self.cluster.went[overlap.old_pod][1]
+            opening.pods_at <= self.cluster.forced[overlap.old_pod]
             or overlap.old_pod in self.operator.unwatched
         )
 
@@ -323,5 +325,6 @@ _STEPS: Final[tuple[tuple[int, str, Callable[[Walk], None]], ...]] = (
     (1, "driver", Walk.flip_driver),
     (2, "crash", lambda w: w.cluster.crash()),
 )
-_TABLE: Final = tuple((title, act) for weight, title, act in _STEPS for _ in range(weight))
+_BY_TITLE: Final = {title: act for _, title, act in _STEPS}
+_TABLE: Final = tuple(title for weight, title, _ in _STEPS for _ in range(weight))
 STEPS: Final = len(_TABLE)

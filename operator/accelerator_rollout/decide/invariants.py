@@ -14,7 +14,15 @@ from enum import StrEnum
 from functools import cached_property
 
 from accelerator_rollout.api.conditions import Condition, ConditionStatus, ConditionType
-from accelerator_rollout.api.models import HeldClaim, Placement, Proof, Replacement, Stage, UnprovenPolicy
+from accelerator_rollout.api.models import (
+    HeldClaim,
+    HeldDevice,
+    Placement,
+    Proof,
+    Replacement,
+    Stage,
+    UnprovenPolicy,
+)
 from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
@@ -192,7 +200,7 @@ class _Case:
         )
 
     def _unrecorded(self, pod: PodRecord, vanished_at: datetime | None) -> _Departure:
-        claims = tuple(HeldClaim(name=c.name, uid=c.uid) for c in self._own_claims(pod))
+        claims = tuple(HeldClaim(name=c.name, uid=c.uid, devices=_noted(c)) for c in self._own_claims(pod))
         return _Departure(
             uid=pod.uid,
             name=pod.name,
@@ -500,6 +508,12 @@ class _Case:
         released = not any(d.uid == entry.pod_uid for d in self.unreleased if d.uid)
         linked = successor is not None and not (successor.terminating or successor.terminal)
         return released and not linked and len(self.live) >= wanted
+
+
+def _noted(claim: ClaimRecord) -> tuple[HeldDevice, ...]:
+    """Return the devices that the claim holds now, as an entry would note them."""
+    uses = (u for u in claim.uses or () if not u.admin)
+    return tuple(HeldDevice(driver=u.device.driver, pool=u.device.pool, device=u.device.name) for u in uses)
 
 
 def _devices_free(case: _Case) -> Iterator[Violation]:
