@@ -196,8 +196,9 @@ async def test_an_open_pod_that_the_scheduler_cannot_place(
     world = await make_world(Shape(kind, replicas=2, faults=SLOW), devices=(2,))
     await world.settle_in()
     name = f"{world.namespace}-0"
-    await world.api.patch(NODES, name, {"spec": {"unschedulable": True}})
     await world.set_image(NEWER)
+    await replacement(world, "PodTerminating")  # before that, a node without a place would keep its pods
+    await world.api.patch(NODES, name, {"spec": {"unschedulable": True}})
     await replacement(world, "AwaitingScheduler", words="unschedulable")
     found = await world.rollout()
     released = condition_of(found, "DevicesReleased")
