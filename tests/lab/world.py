@@ -312,7 +312,23 @@ class World:
                 seen[one.uid] = one
         return list(seen.values())
 
-    def assert_promises(self, *, most_down: int = 1) -> None:
+    def most_down(self) -> int:
+        """Return how many pods were not Ready at once at most, once all that are wanted had been."""
+        wanted_now = most = 0
+        ready: set[str] = set()
+        complete = False
+        for one in self.recorder.events():
+            if one.kind == self.shape.kind and one.name == self.name:
+                wanted_now = wanted(one.object)
+            elif one.kind == "Pod" and self._mine(one):
+                well = one.type is not EventType.DELETED and not one.deleting and pod_is_ready(one.object)
+                (ready.add if well else ready.discard)(one.uid)
+            complete = complete or 0 < wanted_now == len(ready)
+            if complete:
+                most = max(most, wanted_now - len(ready))
+        return most
+
+    def assert_promises(self) -> None:
         """Assert what holds whatever happened: no device twice, no early gate, no success for an old generation."""
         self.ledger.assert_clean()
         self._assert_devices_never_exceed_replicas()
@@ -320,7 +336,6 @@ class World:
             RolloutStatus.from_raw(status)
             for condition in status.get("conditions") or []:
                 assert condition.get("observedGeneration"), condition
-        del most_down
 
     def _assert_devices_never_exceed_replicas(self) -> None:
         most = 0
@@ -423,6 +438,12 @@ def is_ready(rollout: Object) -> bool:
     found = condition_of(rollout, "Ready")
     generation = rollout["metadata"]["generation"]
     return found is not None and found["status"] == "True" and found["observedGeneration"] == generation
+
+
+def pod_is_ready(pod: Object) -> bool:
+    """Whether the pod's own condition says so."""
+    found = condition_of(pod, "Ready")
+    return found is not None and found["status"] == "True"
 
 
 def gated(pod: Object) -> bool:

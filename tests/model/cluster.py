@@ -40,6 +40,7 @@ from accelerator_rollout.records import (
     Taint,
     Workload,
 )
+from accelerator_rollout.workloads.deployment import resolve
 from builders import (
     DRIVER,
     NAME,
@@ -89,8 +90,9 @@ class Cluster:
     ordered: bool = True
     gated: bool = True  # whether the first template has the gate
     hold: bool = False  # whether the operator may hold claims
-    guard: bool = False
-    soak: int = 0  # seconds  # whether our object asks for guards
+    guard: bool = False  # whether our object asks for guards
+    soak: int = 0  # seconds
+    unavailable: int = 1  # pods that may be down by our doing
     random: Random = field(default_factory=lambda: Random(0))
 
     now: datetime = NOW
@@ -121,7 +123,7 @@ class Cluster:
         make: Any = {"Deployment": deployment, "DaemonSet": daemon_set}.get(self.kind, stateful_set)
         facts: dict[str, Any] = {"template": first, "generation": 1, "observed_generation": 0}
         if self.kind == "Deployment":
-            facts |= {"managed": False}
+            facts |= {"managed": False, "max_unavailable": self.unavailable}
         elif self.kind == "StatefulSet":
             facts |= {"update_revision": "", "current_revision": ""}
         self.workload = make(self.replicas, **facts)
@@ -240,7 +242,10 @@ class Cluster:
         new = self._numbered(self._new_set() or self._create_set())
         old = sorted((r for r in active if r.uid != new.uid), key=lambda r: (r.created, r.name))
         step = RollingUpdate(
-            spec.replicas, 1, (new.replicas, new.available), [(r.replicas, r.available) for r in old]
+            spec.replicas,
+            resolve(spec.max_unavailable, spec.replicas, round_up=False) or 1,
+            (new.replicas, new.available),
+            [(r.replicas, r.available) for r in old],
         )
         step.sync()
         self._resize(new, step.new[0])
@@ -656,6 +661,7 @@ class Cluster:
         number = self.next_number()
         raw = {
             "health": {"soakSeconds": self.soak},
+            "strategy": {"maxUnavailable": self.unavailable},
             "workloadRef": {"apiVersion": "apps/v1", "kind": self.kind, "name": NAME},
             "release": {"unproven": {"extraSeconds": EXTRA}, "guard": "Finalizer" if self.guard else "None"},
         }

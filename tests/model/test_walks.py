@@ -23,6 +23,17 @@ WORLDS = {
     "DaemonSet": {"kind": "DaemonSet", "replicas": 4},
     "DaemonSet, adopted while it runs": {"kind": "DaemonSet", "replicas": 4, "gated": False},
     "DaemonSet, held": {"kind": "DaemonSet", "replicas": 4, "hold": True},
+    "Deployment, two at a time": {"kind": "Deployment", "replicas": 4, "devices": 5, "unavailable": 2},
+    "Deployment, two at a time, soaking": {"kind": "Deployment", "unavailable": 2, "soak": 4},
+    "Deployment, two at a time, held": {"kind": "Deployment", "unavailable": 2, "hold": True},
+    "StatefulSet, two at a time": {"kind": "StatefulSet", "replicas": 4, "devices": 5, "unavailable": 2},
+    "StatefulSet, two at a time, held": {
+        "kind": "StatefulSet",
+        "ordered": False,
+        "unavailable": 2,
+        "hold": True,
+    },
+    "DaemonSet, two at a time": {"kind": "DaemonSet", "replicas": 4, "unavailable": 2},
     "StatefulSet, held and guarded": {"kind": "StatefulSet", "hold": True, "guard": True},
 }
 EACH = pytest.mark.parametrize("world", WORLDS)

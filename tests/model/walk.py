@@ -43,6 +43,7 @@ class Walk:
         hold: bool = False,
         guard: bool = False,
         soak: int = 0,
+        unavailable: int = 1,
         seed: int = 0,
         decide: object = plan,
     ) -> "Walk":
@@ -55,6 +56,7 @@ class Walk:
             hold=hold,
             guard=guard,
             soak=soak,
+            unavailable=unavailable,
             random=Random(seed),
         )
         if not gated:  # it ran before anybody thought of us

@@ -58,7 +58,7 @@ from accelerator_rollout.decide.actions import (
     RunChecks,
     UnmanageDeployment,
     UnpauseDeployment,
-    victim_of,
+    victims_of,
 )
 from accelerator_rollout.decide.confirm import merge
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
@@ -262,7 +262,7 @@ class Executor:
             told = {action.pod_uid: asked} if asked is not None else {}
             outcome = replace(outcome, health={**outcome.health, **told}, again=True)
         else:
-            if victim := victim_of(action):
+            for victim in victims_of(action):
                 sending(victim)
             await self._send(action, fresh)
             if isinstance(action, HoldClaim):

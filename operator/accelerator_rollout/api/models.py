@@ -495,6 +495,20 @@ class Strategy(_SpecPart):
 
     model_config = ConfigDict(json_schema_extra=rules.validated_by(rules.STEPS_OR_PARTITION))
 
+    max_unavailable: Annotated[
+        int | str,
+        AfterValidator(rules.check_max_unavailable),
+        WithJsonSchema(
+            {"x-kubernetes-int-or-string": True, "maxLength": 11}
+            | rules.validated_by(rules.POSSIBLE_MAX_UNAVAILABLE)
+        ),
+    ] = 1
+    """How many pods may be down by our doing: a number, or a percentage of the replicas (rounded down, at least 1).
+
+    Pods that are down already count. A Deployment's own maxUnavailable must not be more, and its pods are replaced in groups
+    of that size; a PodDisruptionBudget must allow as many.
+    """
+
     partition: Annotated[int, Strict(), Field(ge=0, le=100000, json_schema_extra={"format": "int32"})] = 0
     """Pods that stay at the old revision: of a StatefulSet those with a lower ordinal, of the others so many.
 

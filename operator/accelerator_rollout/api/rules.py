@@ -40,6 +40,9 @@ _STRATEGY_HELP: Final = (
     "reached. To stop for good at a number of pods, use partition alone"
 )
 _REPLICAS_HELP: Final = "replicas must be a number of at least 1, or a percentage from 1% to 100%"
+_MAX_UNAVAILABLE_HELP: Final = (
+    "maxUnavailable must be a number of at least 1, or a percentage from 1% to 100%"
+)
 _PAUSE_HELP: Final = (
     "a pause of type Duration needs durationSeconds of at least 1, one of type Manual has none"
 )
@@ -132,6 +135,8 @@ POSSIBLE_REPLICAS: Final = CelRule(
     message=_REPLICAS_HELP,
 )
 
+POSSIBLE_MAX_UNAVAILABLE: Final = CelRule(rule=POSSIBLE_REPLICAS.rule, message=_MAX_UNAVAILABLE_HELP)
+
 DURATION_FITS_PAUSE: Final = CelRule(
     rule="(self.type == 'Duration') == (self.durationSeconds > 0)",
     message=_PAUSE_HELP,
@@ -208,10 +213,22 @@ def check_strategy(steps: int, partition: int) -> None:
 
 def check_replicas(replicas: int | str) -> int | str:
     """Return the number or percentage. Raises ValueError where POSSIBLE_REPLICAS refuses it."""
-    fine = replicas >= 1 if isinstance(replicas, int) else re.fullmatch(r"([1-9][0-9]?|100)%", replicas)
-    if not fine:
+    if not _at_least_one(replicas):
         raise ValueError(_REPLICAS_HELP)
     return replicas
+
+
+def check_max_unavailable(pods: int | str) -> int | str:
+    """Return the number or percentage. Raises ValueError where POSSIBLE_MAX_UNAVAILABLE refuses it."""
+    if not _at_least_one(pods):
+        raise ValueError(_MAX_UNAVAILABLE_HELP)
+    return pods
+
+
+def _at_least_one(pods: int | str) -> bool:
+    if isinstance(pods, int):
+        return pods >= 1
+    return re.fullmatch(r"([1-9][0-9]?|100)%", pods) is not None
 
 
 def check_pause(duration_seconds: int, *, timed: bool) -> None:

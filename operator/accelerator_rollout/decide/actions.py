@@ -57,11 +57,11 @@ class PauseDeployment:
 
 @dataclass(frozen=True, slots=True)
 class UnpauseDeployment:
-    """Take our pause away: for exactly one step, which removes `victim_uid` most likely, or ("") to leave it at rest."""
+    """Take our pause away: for exactly one step, which removes `victim_uids` most likely, or (none) to leave it at rest."""
 
     name: str
     uid: str
-    victim_uid: str
+    victim_uids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +199,12 @@ Action = (
 )
 
 
-def victim_of(action: Action) -> str:
-    """Return the UID of the pod that the action takes down, "" if it takes none."""
+def victims_of(action: Action) -> tuple[str, ...]:
+    """Return the UIDs of the pods that the action takes down."""
     match action:
-        case EvictPod(pod_uid=uid) | UnpauseDeployment(victim_uid=uid):
-            return uid
+        case EvictPod(pod_uid=uid):
+            return (uid,)
+        case UnpauseDeployment(victim_uids=uids):
+            return uids
         case _:
-            return ""
+            return ()

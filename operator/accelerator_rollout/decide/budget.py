@@ -15,7 +15,14 @@ from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.decide.stranded import by_node
 from accelerator_rollout.records import PodRecord
 
-MAX_UNAVAILABLE = 1  # pods; the guideline's value
+
+def max_unavailable(snapshot: Snapshot) -> int:
+    """Return how many pods may be down by our doing: spec.strategy.maxUnavailable, at least 1 (the guideline's value)."""
+    asked = snapshot.rollout.spec.strategy.max_unavailable
+    if isinstance(asked, int):
+        return asked
+    replicas = snapshot.workload.replicas if snapshot.workload else 0
+    return max(1, int(asked.removesuffix("%")) * replicas // 100)
 
 
 class Room:

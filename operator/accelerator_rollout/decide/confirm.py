@@ -118,7 +118,7 @@ def reads_for(action: Action, snapshot: Snapshot) -> tuple[Read, ...]:
             sets = tuple(
                 ReadReplicaSet(r.name) for r in snapshot.replica_sets if r.replicas or r.status_replicas
             )
-            victims = tuple(ReadPod(p.name) for p in snapshot.pods if p.uid == action.victim_uid)
+            victims = tuple(ReadPod(p.name) for p in snapshot.pods if p.uid in action.victim_uids)
             return (ReadWorkload(), *sets, *victims)
         # The former template itself is read for the write, and is the one of this digest or none.
         case PauseDeployment() | UnmanageDeployment() | ManageDeployment() | RestoreTemplate():

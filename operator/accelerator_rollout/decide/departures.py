@@ -187,7 +187,7 @@ def _refreshed(entry: Replacement, pod: PodRecord, snapshot: Snapshot) -> Replac
 def _attribute(
     entries: list[Replacement], snapshot: Snapshot, pods: dict[str, PodRecord]
 ) -> tuple[Replacement, ...]:
-    """Attribute a departure during our step to the step: a Deployment may choose another pod than we expected."""
+    """Attribute departures during our step to the step: a Deployment may choose other pods than we expected."""
 
     def waits(entry: Replacement) -> bool:
         pod = pods.get(entry.pod_uid)
@@ -198,11 +198,16 @@ def _attribute(
     if not expected or _succession(snapshot) is not Succession.BY_AGE:
         return tuple(entries)
     stored = {e.id for e in snapshot.rollout.status.replacements}
-    surprise = next((e for e in entries if e.id not in stored), None)
-    if surprise is None:
-        return tuple(entries)
-    taken = surprise.model_copy(update={"cause": Cause.ROLLOUT, "started_at": expected[0].started_at})
-    return tuple(taken if e is surprise else e for e in entries if e is not expected[0])
+    surprises = (e for e in entries if e.id not in stored)
+    instead = {surprise.id: other for surprise, other in zip(surprises, expected, strict=False)}
+    spared = {other.id for other in instead.values()}
+    return tuple(
+        e.model_copy(update={"cause": Cause.ROLLOUT, "started_at": instead[e.id].started_at})
+        if e.id in instead
+        else e
+        for e in entries
+        if e.id not in spared
+    )
 
 
 def match(entries: Iterable[Replacement], snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:

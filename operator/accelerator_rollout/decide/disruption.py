@@ -1,25 +1,27 @@
 """Which pod to replace next, or why none now.
 
-S5: a healthy pod is replaced only while every pod is available and the last replacement is healthy. A pod that is
-already down costs nobody anything more, so it goes first and is exempt, one at a time.
+S5: a healthy pod is replaced only while fewer than spec.strategy.maxUnavailable are down or in replacement (1 as a rule). A
+pod that is already down costs nobody anything more, so it goes first and is exempt, at most as many at a time. A pod is
+chosen in each decision; only where the workload's controller takes several by itself, they are chosen together.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from accelerator_rollout.api.models import Cause
 from accelerator_rollout.decide import restart, windows
 from accelerator_rollout.decide.actions import Action, EvictPod
 from accelerator_rollout.decide.admission import gate_unknown
 from accelerator_rollout.decide.allocatable import taken, unpublished
 from accelerator_rollout.decide.appraisal import Appraisal
-from accelerator_rollout.decide.budget import MAX_UNAVAILABLE, available, min_ready
+from accelerator_rollout.decide.budget import available, max_unavailable, min_ready
 from accelerator_rollout.decide.extent import Extent
 from accelerator_rollout.decide.health import soaks
 from accelerator_rollout.decide.ordering import first
 from accelerator_rollout.decide.reasons import NotFree, Waiting
 from accelerator_rollout.decide.release import pool_of
-from accelerator_rollout.decide.shared_budget import used_up
+from accelerator_rollout.decide.shared_budget import Wish, used_up
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.decide.stranded import by_node
 from accelerator_rollout.records import PodRecord
@@ -30,9 +32,9 @@ RETRY_SECONDS = 10  # after an eviction was turned down
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The pod to replace and how. No actions: its controller is about to do it by itself."""
+    """The pods to replace and how; there is at least one. No actions: their controller is about to do it by itself."""
 
-    victim: PodRecord
+    victims: tuple[PodRecord, ...]
     actions: tuple[Action, ...]
 
 
@@ -84,26 +86,26 @@ def next_step(
     stale, cordoned = without_cordoned(stale, snapshot, now)
     if not stale:
         return Blocked(_stay(cordoned))
-    victim = _victim(snapshot, driver, appraisals, stale, now)
-    if isinstance(victim, NotNow):
-        return Blocked(victim)
+    most = len(stale) if restarting else extent.most
+    choice = _Choice(snapshot, driver, appraisals, tuple(stale), most, now, restarting=restarting)
+    victims = choice.victims()
+    if isinstance(victims, NotNow):
+        return Blocked(victims)
+    victim = victims[0]
     refused = next((r for r in snapshot.refused if r.pod_uid == victim.uid), None)
     if refused is not None:
         due = refused.at + timedelta(seconds=RETRY_SECONDS)
         if now < due:
             return Blocked(NotNow(Waiting.BLOCKED_BY_PDB, refused.message), _kept(snapshot, victim), due)
-    silent = _silent_driver(snapshot, victim)
-    if silent is not None:
-        return Blocked(silent, _kept(snapshot, victim))
-    if victim.ready:
-        budget = _budget(snapshot, victim)
-        if budget is not None:
-            return Blocked(budget, _kept(snapshot, victim))
+    silent = next(filter(None, (_silent_driver(snapshot, p) for p in victims)), None)
+    why = silent or _budget(snapshot, tuple(p for p in victims if p.ready))
+    if why is not None:
+        return Blocked(why, _kept(snapshot, victim))
     # A restart leaves the workload as it is: whichever its kind, its controller makes the pod anew.
-    actions = (EvictPod(victim.name, victim.uid),) if restarting else driver.replace(victim)
+    actions = (EvictPod(victim.name, victim.uid),) if restarting else driver.replace(victims)
     if isinstance(actions, NotNow):
         return Blocked(actions, _kept(snapshot, victim))
-    return _out_of_turn(snapshot, driver, appraisals, victim, now) or Step(victim, actions)
+    return _out_of_turn(snapshot, driver, appraisals, victims, now) or Step(victims, actions)
 
 
 def without_cordoned(
@@ -135,20 +137,36 @@ def _stay(cordoned: list[PodRecord]) -> NotNow:
 
 
 def _out_of_turn(
-    snapshot: Snapshot, driver: Driver, appraisals: tuple[Appraisal, ...], victim: PodRecord, now: datetime
+    snapshot: Snapshot,
+    driver: Driver,
+    appraisals: tuple[Appraisal, ...],
+    victims: tuple[PodRecord, ...],
+    now: datetime,
 ) -> Blocked | None:
     """Return that others use up the shared budget. Asked last: who waits for it could go at once."""
     shared = snapshot.shared
-    # A pod that is down already is out of service whether it is replaced or not; a step that has begun is finished.
-    if shared is None or driver.stepping() or not available(victim, min_ready(snapshot), now):
+    if shared is None or driver.stepping():
+        return None  # a step that has begun is finished
+    seconds = min_ready(snapshot)
+    # A pod that is down already is out of service whether it is replaced or not, and a successor that is not wanted any
+    # more goes on in the place that is taken already.
+    taken = {a.entry.replacement_pod_uid for a in appraisals if a.in_flight}
+    healthy = [p for p in victims if available(p, seconds, now) and p.uid not in taken]
+    if not healthy:
         return None
-    if any(a.in_flight and a.entry.replacement_pod_uid == victim.uid for a in appraisals):
-        return None  # a successor that is not wanted any more: it goes on in the place that is taken already
-    over = used_up(shared, snapshot.rollout, victim.uid, snapshot.maybe_sent, now)
+    if len(healthy) > shared.limit:
+        text = (
+            f"its controller replaces {len(healthy)} pods at once, and budget {shared.group} of the operator is {shared.limit}: "
+            "lower the workload's maxUnavailable"
+        )
+        return Blocked(NotNow(Waiting.STEP_NOT_SAFE, text))
+    flying = sum(a.in_flight and a.entry.cause is Cause.ROLLOUT for a in appraisals)
+    wish = Wish(snapshot.rollout, healthy[0].uid, len(healthy), flying)
+    over = used_up(shared, wish, snapshot.maybe_sent, now)
     if over is None:
         return None
     why = NotNow(Waiting.SHARED_BUDGET_USED_UP, over.message)
-    return Blocked(why, victim if over.keep else None, over.due)
+    return Blocked(why, healthy[0] if over.keep else None, over.due)
 
 
 def _kept(snapshot: Snapshot, victim: PodRecord) -> PodRecord | None:
@@ -156,51 +174,111 @@ def _kept(snapshot: Snapshot, victim: PodRecord) -> PodRecord | None:
     return victim if snapshot.shared is None or not victim.ready else None
 
 
-def _victim(
-    snapshot: Snapshot,
-    driver: Driver,
-    appraisals: tuple[Appraisal, ...],
-    stale: list[PodRecord],
-    now: datetime,
-) -> PodRecord | NotNow:
-    seconds = min_ready(snapshot)
-    chosen = {a.entry.pod_uid for a in appraisals if not a.left}
-    broken = [p for p in stale if not available(p, seconds, now)]
-    in_flight = [a for a in appraisals if a.in_flight]
-    if broken:
-        return _broken_victim(broken, in_flight, chosen, driver)
-    # Nobody waits for the soak of a successor that is to be replaced itself; it may be the bad one, so it goes first.
-    unwanted = {p.uid for p in stale}
-    soaking = [a.successor for a in in_flight if soaks(a) and a.successor and a.successor.uid in unwanted]
-    if len(in_flight) > len(soaking):
-        return _busy([a for a in in_flight if a.successor is None or a.successor not in soaking])
-    down = [p for p in snapshot.pods if p.live and not available(p, seconds, now)]
-    replicas = snapshot.workload.replicas if snapshot.workload else 0
-    missing = replicas - sum(p.live for p in snapshot.pods)
-    if len(down) + max(0, missing) >= MAX_UNAVAILABLE:
-        names = ", ".join(sorted(p.name for p in down)) or f"{missing} that do not exist yet"
-        return NotNow(
-            Waiting.PODS_UNAVAILABLE,
-            f"pods are down already: {names}. Replacing another would exceed {MAX_UNAVAILABLE}",
-        )
-    return _stick(stale, chosen) or first(tuple(soaking or stale), snapshot, driver)
+class _Choice:
+    """The choice among the pods that are due: `stale`, of which `most` healthy ones may go."""
 
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        driver: Driver,
+        appraisals: tuple[Appraisal, ...],
+        stale: tuple[PodRecord, ...],
+        most: int,
+        now: datetime,
+        *,
+        restarting: bool,
+    ) -> None:
+        self._snapshot = snapshot
+        self._driver = driver
+        self._stale = stale
+        self._most = most
+        self._limit = max_unavailable(snapshot)
+        self._chosen = {a.entry.pod_uid for a in appraisals if not a.left}
+        self._in_flight = [a for a in appraisals if a.in_flight]
+        seconds = min_ready(snapshot)
+        self._broken = [p for p in stale if not available(p, seconds, now)]
+        self._down = [p for p in snapshot.pods if p.live and not available(p, seconds, now)]
+        # A step of a controller that deletes by itself is counted beforehand: nothing may change the count meanwhile.
+        self._waves = driver.steps_alone() and not restarting
+        # Nobody waits for the soak of a successor that is to be replaced itself; it may be the bad one, so it goes first.
+        unwanted = {p.uid for p in stale}
+        self._soaking = [
+            a.successor for a in self._in_flight if soaks(a) and a.successor and a.successor.uid in unwanted
+        ]
+        self._busy = [a for a in self._in_flight if a.successor is None or a.successor not in self._soaking]
 
-def _broken_victim(
-    broken: list[PodRecord], in_flight: list[Appraisal], chosen: set[str], driver: Driver
-) -> PodRecord | NotNow:
-    """Return the pod that is down and may go: the recorded one first, then successors that need one in their turn."""
-    followers = [p for p in broken if any(a.entry.replacement_pod_uid == p.uid for a in in_flight)]
-    pool = followers or broken
-    foremost = _stick(pool, chosen) or driver.choose(tuple(pool))
-    # An ordered StatefulSet may wait for another one than that: whoever lets the rest go on is next.
-    blocked: list[Appraisal] = []
-    for victim in (foremost, *sorted(broken, key=lambda p: (p.created, p.name))):
-        others = [a for a in in_flight if not _waits_for_us(a, victim, broken, driver)]
-        if len(others) < MAX_UNAVAILABLE:
-            return victim
-        blocked = blocked or others
-    return _busy(blocked)
+    def victims(self) -> tuple[PodRecord, ...] | NotNow:
+        """Return the pods that go now, the first one first, or why none."""
+        victim = self._broken_victim() if self._broken else self._healthy_victim()
+        if isinstance(victim, NotNow) or not self._waves or not self._driver.step_size() > 1:
+            return victim if isinstance(victim, NotNow) else (victim,)
+        return self._group(victim)
+
+    def _healthy_victim(self) -> PodRecord | NotNow:
+        used = self._used()
+        if self._busy and (self._waves or used >= self._limit or not self._most):
+            return _busy(self._busy)
+        if used >= self._limit:
+            missing = self._missing()
+            names = ", ".join(sorted(p.name for p in self._down)) or f"{missing} that do not exist yet"
+            return NotNow(
+                Waiting.PODS_UNAVAILABLE,
+                f"pods are down already: {names}. Replacing another would exceed {self._limit}",
+            )
+        pool = tuple(self._soaking) or self._stale
+        return _stick(self._stale, self._chosen) or first(pool, self._snapshot, self._driver)
+
+    def _broken_victim(self) -> PodRecord | NotNow:
+        """Return the pod that is down and may go: the recorded one first, then successors that need one in their turn."""
+        broken = self._broken
+        followers = [p for p in broken if any(a.entry.replacement_pod_uid == p.uid for a in self._in_flight)]
+        pool = followers or broken
+        foremost = _stick(pool, self._chosen) or self._driver.choose(tuple(pool))
+        # An ordered StatefulSet may wait for another one than that: whoever lets the rest go on is next.
+        blocked: list[Appraisal] = []
+        for victim in (foremost, *sorted(broken, key=lambda p: (p.created, p.name))):
+            others = self._in_the_way(victim)
+            if len(others) < self._limit and not (others and self._waves):
+                return victim
+            blocked = blocked or others
+        return _busy(blocked)
+
+    def _in_the_way(self, victim: PodRecord) -> list[Appraisal]:
+        return [a for a in self._in_flight if not _waits_for_us(a, victim, self._broken, self._driver)]
+
+    def _group(self, victim: PodRecord) -> tuple[PodRecord, ...]:
+        """Return the pods that the workload's controller replaces in one step, or as many of them as may go."""
+        size = self._driver.step_size()
+        healthy = [p for p in self._stale if p not in self._broken]
+        spare = min(self._limit - self._used(), self._most)
+        if victim not in self._broken:
+            healthy.remove(victim)
+            spare -= 1
+        broken = [p for p in self._broken if p is not victim]
+        group = [victim]
+        while len(group) < min(size, self._limit) and (broken or (healthy and spare > 0)):
+            if broken:
+                following = _stick(broken, self._chosen) or self._driver.choose(tuple(broken))
+                broken.remove(following)
+            else:
+                following = _stick(healthy, self._chosen) or first(
+                    tuple(healthy), self._snapshot, self._driver
+                )
+                healthy.remove(following)
+                spare -= 1
+            group.append(following)
+        return tuple(group)
+
+    def _missing(self) -> int:
+        replicas = self._snapshot.workload.replicas if self._snapshot.workload else 0
+        return max(0, replicas - sum(p.live for p in self._snapshot.pods))
+
+    def _used(self) -> int:
+        """Return how many are down or in replacement, each counted once."""
+        followers = {a.successor.uid for a in self._busy if a.successor is not None}
+        unborn = sum(a.successor is None for a in self._busy)
+        down = sum(p.uid not in followers for p in self._down)
+        return len(self._busy) + down + max(0, self._missing() - unborn)
 
 
 def _stick(pool: Iterable[PodRecord], chosen: set[str]) -> PodRecord | None:
@@ -248,13 +326,17 @@ def _silent_driver(snapshot: Snapshot, victim: PodRecord) -> NotNow | None:
     return None
 
 
-def _budget(snapshot: Snapshot, victim: PodRecord) -> NotNow | None:
-    """Return the PodDisruptionBudget that forbids taking a ready pod down. The snapshot has those that match."""
+def _budget(snapshot: Snapshot, victims: tuple[PodRecord, ...]) -> NotNow | None:
+    """Return the PodDisruptionBudget that forbids taking these ready pods down. The snapshot has those that match."""
+    if not victims:
+        return None
+    names = ", ".join(p.name for p in victims)
+    who = f"pod {names} stays" if len(victims) == 1 else f"pods {names} stay"
     if len(snapshot.budgets) > 1:
-        names = ", ".join(sorted(b.name for b in snapshot.budgets))
+        budgets = ", ".join(sorted(b.name for b in snapshot.budgets))
         return NotNow(
             Waiting.BLOCKED_BY_PDB,
-            f"pod {victim.name} matches more than one PodDisruptionBudget ({names}), which the eviction API does not "
+            f"pod {victims[0].name} matches more than one PodDisruptionBudget ({budgets}), which the eviction API does not "
             "support. Leave one",
         )
     for budget in snapshot.budgets:
@@ -267,9 +349,11 @@ def _budget(snapshot: Snapshot, victim: PodRecord) -> NotNow | None:
             return NotNow(
                 Waiting.CONTROLLER_BEHIND, f"PodDisruptionBudget {budget.name} has not been evaluated yet"
             )
-        if budget.disruptions_allowed < 1:
+        if budget.disruptions_allowed < len(victims):
+            allows = (
+                "no disruption" if not budget.disruptions_allowed else f"{budget.disruptions_allowed} only"
+            )
             return NotNow(
-                Waiting.BLOCKED_BY_PDB,
-                f"PodDisruptionBudget {budget.name} allows no disruption now, so pod {victim.name} stays",
+                Waiting.BLOCKED_BY_PDB, f"PodDisruptionBudget {budget.name} allows {allows} now, so {who}"
             )
     return None

@@ -29,6 +29,12 @@ class Extent:
     step: StepStatus | None = None
     until: datetime | None = None  # when time alone lets more pods go
     paused_at: int | None = None
+    room: int | None = None  # how many of the healthy ones may go, where that is fewer than are due
+
+    @property
+    def most(self) -> int:
+        """Return how many of those that are due may go."""
+        return len(self.due) if self.room is None else min(self.room, len(self.due))
 
     @property
     def partitioned(self) -> bool:
@@ -46,8 +52,9 @@ def extent(
     now: datetime,
     *,
     in_flight: bool,
+    unborn: int = 0,
 ) -> Extent:
-    """Return how far the rollout may go. `in_flight`: a replacement is not finished."""
+    """Return how far the rollout may go. `in_flight`: a replacement is not finished; of `unborn` ones no successor exists yet."""
     live = [p for p in snapshot.pods if p.live]
     stale = [p for p in live if not driver.updated(p)]
     everyone = Extent(frozenset(p.uid for p in stale))
@@ -58,7 +65,7 @@ def extent(
     if strategy.partition:
         return _partition(strategy.partition, snapshot, driver, live, stale)
     if strategy.steps:
-        return _Steps(snapshot, driver, promoted, now, in_flight=in_flight).extent(stale)
+        return _Steps(snapshot, driver, promoted, now, in_flight=in_flight, unborn=unborn).extent(stale)
     return everyone
 
 
@@ -89,7 +96,7 @@ def _partition(
     kept = _kept(partition, snapshot, stale)
     due = frozenset(p.uid for p in stale) - kept
     if due:
-        return Extent(due)
+        return Extent(due, room=len(stale) - partition if not _by_ordinal(snapshot) else None)
     names = ", ".join(sorted(p.name for p in stale))
     stay = f"{names} stay as they are, since spec.strategy.partition is {partition}. Lower it to update them, too"
     if _by_ordinal(snapshot):
@@ -118,12 +125,14 @@ class _Steps:
         now: datetime,
         *,
         in_flight: bool,
+        unborn: int,
     ) -> None:
         self._steps = snapshot.rollout.spec.strategy.steps
         self._revision = driver.revision()
         self._promoted = promoted if promoted and promoted.revision == self._revision else None
         self._now = now
         self._in_flight = in_flight
+        self._unborn = unborn
         self._replicas = snapshot.workload.replicas if snapshot.workload else 0
         live = [p for p in snapshot.pods if p.live and driver.updated(p)]
         self._updated = len(live)
@@ -140,7 +149,8 @@ class _Steps:
             step = self._steps[index]
             wanted = _pods_of(step, self._replicas)
             if self._updated < wanted:
-                return Extent(everyone, step=self._at(index, None))
+                room = max(0, wanted - self._updated - self._unborn)
+                return Extent(everyone, step=self._at(index, None), room=room)
             if self._in_flight or not self._well:
                 return Extent(frozenset(), self._unwell(index, wanted), self._at(index, None))
             reached_at = reached_at or self._now.replace(microsecond=0)

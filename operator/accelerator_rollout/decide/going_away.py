@@ -55,7 +55,7 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
     if driver is not None and ours:
         # Deleted between a step and its lock: without the lock no gate of a Deployment opens.
         locks = tuple(a for a in driver.upkeep(may_move=True) if isinstance(a, PauseDeployment))
-        opened = openings(snapshot, driver, appraisals, doomed="").actions
+        opened = openings(snapshot, driver, appraisals, doomed=frozenset()).actions
         acts += _open_all(waiting, appraisals) if late else (*locks, *opened)
     who = _names(unreleased)
     status = rollout.status.model_copy(

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from accelerator_rollout.api.conditions import Condition, ConditionStatus, ConditionType
 from accelerator_rollout.api.models import (
+    Cause,
     HeldClaim,
     HeldDevice,
     Placement,
@@ -42,6 +43,7 @@ from accelerator_rollout.decide.actions import (
     RunChecks,
     UnmanageDeployment,
     UnpauseDeployment,
+    victims_of,
 )
 from accelerator_rollout.decide.outcome import EventType, Plan
 from accelerator_rollout.decide.snapshot import Freshness, GateSource, Snapshot
@@ -60,7 +62,6 @@ from accelerator_rollout.records import (
 )
 
 _MOST_AGROUND = 20  # departures on nodes that are gone, of a DaemonSet without holds
-_MAX_DOWN = 1  # pods; what we allow to be down by our own doing
 
 
 class Promise(StrEnum):
@@ -145,8 +146,13 @@ class _Case:
         return tuple(
             a
             for a in self.plan.actions
-            if isinstance(a, EvictPod) or (isinstance(a, UnpauseDeployment) and a.victim_uid)
+            if isinstance(a, EvictPod) or (isinstance(a, UnpauseDeployment) and a.victim_uids)
         )
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """The UIDs of the pods that the plan takes down."""
+        return tuple(uid for action in self.disruptions for uid in victims_of(action))
 
     @cached_property
     def leaving_for_good(self) -> bool:
@@ -672,8 +678,7 @@ def _departures_remembered(case: _Case) -> Iterator[Violation]:
             text = f"{departure.label} left, its devices are not proven free, and the status forgets it"
             yield Violation(Promise.WITHIN_BUDGET, text)
     stored = {e.pod_uid for e in case.rollout.status.replacements}
-    for action in case.disruptions:
-        victim = action.pod_uid if isinstance(action, EvictPod) else action.victim_uid
+    for victim in case.victims:
         first = case.plan.record_first and victim in {e.pod_uid for e in case.plan.status.replacements}
         if victim not in stored and not first:
             text = f"pod {victim} is replaced before that is recorded: a crash would forget it"
@@ -778,45 +783,56 @@ def _held_until_proven(case: _Case) -> Iterator[Violation]:
 
 
 def _no_second_down(case: _Case) -> Iterator[Violation]:
-    """S5: a healthy pod goes only if no other is down; a pod that is down goes one at a time."""
-    if len(case.disruptions) > _MAX_DOWN:
-        yield Violation(Promise.NO_SECOND_DOWN, f"{len(case.disruptions)} pods are replaced at once")
-    for action in case.disruptions:
-        uid = action.pod_uid if isinstance(action, EvictPod) else action.victim_uid
+    """S5: healthy pods go only as long as fewer than maxUnavailable are down; of those that are down as many at a time."""
+    most = _most_down(case)
+    if len(case.victims) > most:
+        yield Violation(Promise.NO_SECOND_DOWN, f"{len(case.victims)} pods are replaced at once")
+    victims: list[PodRecord] = []
+    for uid in case.victims:
         victim = case.pods.get(uid)
         if victim is None or victim.terminating or victim.terminal:
             yield Violation(Promise.NO_SECOND_DOWN, f"pod {uid} is replaced, but it is not there any more")
             continue
         if not case.outdated(victim):
             yield Violation(Promise.NO_SECOND_DOWN, f"pod {victim.name} is at the target, and is replaced")
-        yield from _costs(case, victim)
+        victims.append(victim)
+    yield from _costs(case, victims, most)
+    for action in case.disruptions:
         if isinstance(action, UnpauseDeployment):
-            yield from _one_step(case)
+            yield from _one_step(case, action)
 
 
-def _costs(case: _Case, victim: PodRecord) -> Iterator[Violation]:
-    others = [p for p in case.live if p.uid != victim.uid]
+def _most_down(case: _Case) -> int:
+    """What we allow to be down by our own doing: spec.strategy.maxUnavailable, a percentage rounded down, at least 1."""
+    replicas = case.workload.replicas if case.workload else 0
+    return max(1, _pods(case.rollout.spec.strategy.max_unavailable, replicas))
+
+
+def _costs(case: _Case, victims: list[PodRecord], most: int) -> Iterator[Violation]:
+    healthy = [v for v in victims if not case.down(v)]
+    broken = [v for v in victims if case.down(v)]
+    others = [p for p in case.live if p not in healthy]
     wanted = case.workload.replicas if case.workload else 0
     down = sum(map(case.down, others)) + max(0, wanted - len(case.live))
-    if not case.down(victim):
-        if down >= _MAX_DOWN:
-            text = f"healthy pod {victim.name} is replaced while {down} are down already"
-            yield Violation(Promise.NO_SECOND_DOWN, text)
-        watched = [p.name for p in others if case.soaking(p)]
-        if watched:
-            text = f"healthy pod {victim.name} is replaced while the soak of {watched[0]} is not over"
-            yield Violation(Promise.NO_SECOND_DOWN, text)
-        return
-    flying = [d for d in case.departures if d.entry is None or not case.finished(d.entry)]
-    flying = [d for d in flying if not case.aground(d)]
-    # One that cannot end by itself is no second replacement: its successor is down and to be replaced as well, or
-    # is only made once the pods before it are healthy (an ordered StatefulSet).
-    flying = [d for d in flying if not _to_be_replaced(case, d) and not _waits_for(case, d, victim)]
-    flying = [d for d in flying if _awaited(case, d) or case.allocated(d) or case.unproven(d)]
-    if len(flying) >= _MAX_DOWN:
-        names = ", ".join(d.label for d in flying)
-        text = f"pod {victim.name} is replaced while the replacement of {names} is in flight"
+    watched = [p.name for p in others if case.soaking(p)]
+    names = ", ".join(v.name for v in healthy)
+    if healthy and down + len(healthy) > most:
+        text = f"healthy pod {names} is replaced while {down} are down already"
         yield Violation(Promise.NO_SECOND_DOWN, text)
+    elif healthy and down + len(watched) + len(healthy) > most:
+        text = f"healthy pod {names} is replaced while the soak of {watched[0]} is not over"
+        yield Violation(Promise.NO_SECOND_DOWN, text)
+    for victim in broken:
+        flying = [d for d in case.departures if d.entry is None or not case.finished(d.entry)]
+        flying = [d for d in flying if not case.aground(d)]
+        # One that cannot end by itself is no second replacement: its successor is down and to be replaced as well, or
+        # is only made once the pods before it are healthy (an ordered StatefulSet).
+        flying = [d for d in flying if not _to_be_replaced(case, d) and not _waits_for(case, d, victim)]
+        flying = [d for d in flying if _awaited(case, d) or case.allocated(d) or case.unproven(d)]
+        if len(flying) + len(victims) > most:
+            labels = ", ".join(d.label for d in flying)
+            text = f"pod {victim.name} is replaced while the replacement of {labels} is in flight"
+            yield Violation(Promise.NO_SECOND_DOWN, text)
 
 
 def _awaited(case: _Case, departure: _Departure) -> bool:
@@ -850,25 +866,29 @@ def _waits_for(case: _Case, departure: _Departure, victim: PodRecord) -> bool:
 def _in_turn(case: _Case) -> Iterator[Violation]:
     """S10: no healthy pod goes while others of the group have as many in replacement as they may have together."""
     shared = case.snapshot.shared
-    for action in case.disruptions if shared is not None else ():
-        uid = action.pod_uid if isinstance(action, EvictPod) else action.victim_uid
-        victim = case.pods.get(uid)
-        if shared is None or victim is None or case.down(victim):
-            continue
-        if victim.uid in {e.replacement_pod_uid for e in case.rollout.status.replacements}:
-            continue  # a successor in flight has its place
+    if shared is None:
+        return
+    successors = {e.replacement_pod_uid for e in case.rollout.status.replacements}
+    victims = [case.pods[uid] for uid in case.victims if uid in case.pods]
+    # One that is down is out of service anyhow, and a successor in flight has its place.
+    healthy = [v for v in victims if not case.down(v) and v.uid not in successors]
+    if healthy:
+        own = [d for d in case.departures if d.entry is not None and d.entry.cause is Cause.ROLLOUT]
+        flying = [
+            d for d in own if d.entry is not None and not case.finished(d.entry) and not case.aground(d)
+        ]
         counted = 0
         for peer in shared.peers:
             stalled = (case.now - peer.stalled_since).total_seconds() if peer.stalled_since else 0.0
             if not peer.stalled_since or stalled < shared.patience_seconds:
                 counted += peer.in_flight + len(peer.choices)
-        if counted >= shared.limit:
-            text = f"pod {victim.name} is replaced while others of budget {shared.group} replace {counted} of {shared.limit}"
+        if counted + len(flying) + len(healthy) > shared.limit:
+            text = f"pod {healthy[0].name} is replaced while others of budget {shared.group} replace {counted} of {shared.limit}"
             yield Violation(Promise.SHARED_BUDGET, text)
 
 
-def _one_step(case: _Case) -> Iterator[Violation]:
-    """The Deployment's controller must have leave for one deletion: counted in closed form, for maxSurge 0."""
+def _one_step(case: _Case, action: UnpauseDeployment) -> Iterator[Violation]:
+    """The Deployment's controller must have leave for these deletions only: counted in closed form, for maxSurge 0."""
     deployment = case.workload
     if not isinstance(deployment, DeploymentRecord):
         yield Violation(Promise.NO_SECOND_DOWN, "something else than a Deployment is unpaused")
@@ -882,7 +902,7 @@ def _one_step(case: _Case) -> Iterator[Violation]:
     broken = sum(r.replicas - r.available for r in old)
     spare = max(0, up - (deployment.replicas - allowed))
     step = min(allowed - waiting, broken + spare, sum(r.replicas for r in old))
-    if step > _MAX_DOWN:
+    if step > len(action.victim_uids):
         text = f"unpausing Deployment {deployment.name} lets its controller delete {step} pods"
         yield Violation(Promise.NO_SECOND_DOWN, text)
 

@@ -25,8 +25,10 @@ class Openings:
     blocked: dict[str, NotNow]
 
 
-def openings(snapshot: Snapshot, driver: Driver, appraisals: Iterable[Appraisal], doomed: str) -> Openings:
-    """Return the openings that S1 to S3 allow, oldest pod first. `doomed` is the UID of a pod about to be replaced."""
+def openings(
+    snapshot: Snapshot, driver: Driver, appraisals: Iterable[Appraisal], doomed: frozenset[str]
+) -> Openings:
+    """Return the openings that S1 to S3 allow, oldest pod first. `doomed` are the UIDs of pods about to be replaced."""
     all_of_them = tuple(appraisals)
     by_successor = {a.entry.replacement_pod_uid: a for a in all_of_them if a.entry.replacement_pod_uid}
     exposed = [a for a in all_of_them if a.verdict is not None and a.verdict.exposed]
@@ -35,7 +37,7 @@ def openings(snapshot: Snapshot, driver: Driver, appraisals: Iterable[Appraisal]
     blocked: dict[str, NotNow] = {}
     for pod in sorted((p for p in snapshot.pods if p.live and gated(p)), key=lambda p: (p.created, p.name)):
         own = by_successor.get(pod.uid)
-        if pod.uid == doomed or (own is not None and own.unreleased):
+        if pod.uid in doomed or (own is not None and own.unreleased):
             continue
         pin = _pin(own, snapshot)
         near = [a for a in exposed if not _out_of_reach(a.entry, pod, snapshot)]

@@ -192,8 +192,9 @@ class _Decision:
     def _extent(self, promoted: Promotion | None) -> Extent:
         if self.driver is None:
             return Extent(frozenset())
-        flying = any(a.in_flight for a in self.appraisals)
-        return extent(self.snapshot, self.driver, promoted, self.now, in_flight=flying)
+        flying = [a for a in self.appraisals if a.in_flight]
+        unborn = sum(a.successor is None for a in flying)
+        return extent(self.snapshot, self.driver, promoted, self.now, in_flight=bool(flying), unborn=unborn)
 
     def _newly_asked(self) -> bool:
         """Whether something is asked for that no status has yet: stored before anything is done, it is done once."""
@@ -222,7 +223,7 @@ class _Decision:
     def _openings(self) -> Openings:
         if self.driver is None:
             return Openings((), {})
-        doomed = self.step.victim.uid if isinstance(self.step, Step) else ""
+        doomed = frozenset(p.uid for p in self.step.victims) if isinstance(self.step, Step) else frozenset()
         return openings(self.snapshot, self.driver, self.appraisals, doomed)
 
     def _upkeep(self) -> tuple[Action, ...]:
@@ -325,16 +326,19 @@ class _Decision:
 
     def _choice(self) -> tuple[Replacement, ...]:
         stored = {a.entry.pod_uid: a.entry for a in self.appraisals if not a.left}
+        # While its controller is free to move, whoever was recorded for that may go any moment.
+        kept = stored if self.driver is not None and self.driver.stepping() else {}
         if isinstance(self.step, Step):
-            victim = self.step.victim
-            return (self._chosen(victim, stored, Standing(Stage.SELECTED)),)
+            victims = {p.uid: self._chosen(p, stored, Standing(Stage.SELECTED)) for p in self.step.victims}
+            return tuple((kept | victims).values())
         if isinstance(self.step, Blocked) and self.step.victim is not None:
             entry = stored.get(self.step.victim.uid)
             if entry is not None:
                 why = self.step.why
-                return (restage(entry, Standing(Stage.EVICTING, why.reason, why.message), self.now),)
-        if self.driver is not None and self.driver.stepping():
-            return tuple(stored.values())
+                waiting = restage(entry, Standing(Stage.EVICTING, why.reason, why.message), self.now)
+                return tuple((kept | {entry.pod_uid: waiting}).values())
+        if kept:
+            return tuple(kept.values())
         # Ahead of time, in the write that tells of the opening: the step itself then waits for none.
         # Not where others may have the next turn: a recorded choice takes up a place of the shared budget.
         following = self._next() if self.snapshot.shared is None else ()
@@ -564,9 +568,10 @@ class _Decision:
     def _notices(self, finished: tuple[Replacement, ...]) -> tuple[Notice, ...]:
         notices: list[Notice] = [*self.intent.notices]
         stored = {e.id: e for e in self.snapshot.rollout.status.replacements}
-        if isinstance(self.step, Step) and self.step.victim.uid not in stored:
-            text = f"replacing pod {self.step.victim.name} {self._what_for(self.step.victim)}"
-            notices.append(Notice(EventType.NORMAL, Announcement.REPLACING, text, "Replace"))
+        for victim in self.step.victims if isinstance(self.step, Step) else ():
+            if victim.uid not in stored:
+                text = f"replacing pod {victim.name} {self._what_for(victim)}"
+                notices.append(Notice(EventType.NORMAL, Announcement.REPLACING, text, "Replace"))
         for a in self.appraisals:
             was = stored.get(a.entry.id)
             if a.entry.released_at is not None and (was is None or was.released_at is None):

@@ -116,22 +116,32 @@ def peer(rollout: RolloutObject | Unreadable, *, in_turn: bool = True) -> Peer:
     )
 
 
-def used_up(
-    shared: SharedBudget, rollout: RolloutObject, victim_uid: str, maybe_sent: frozenset[str], now: datetime
-) -> UsedUp | None:
-    """Return that the budget does not let `rollout` replace the pod now; None if it may."""
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What an AcceleratorRollout would replace now: so many healthy pods beside those it has in replacement already."""
+
+    rollout: RolloutObject
+    victim_uid: str  # of the first of them
+    pods: int = 1
+    in_flight: int = 0
+
+
+def used_up(shared: SharedBudget, wish: Wish, maybe_sent: frozenset[str], now: datetime) -> UsedUp | None:
+    """Return that the budget does not let the pods be replaced now; None if it does."""
+    rollout, victim_uid = wish.rollout, wish.victim_uid
     using = shared.using(now)
+    most = shared.limit - wish.in_flight - wish.pods  # of others
     counted = sum(p.counted for p in using)
     own = _choice(rollout, victim_uid)
     if own is None:
         ahead = sum(
             _turn(p.waiting_since, p.created, p.uid) < _my_turn(rollout, now) for p in _waiting(shared)
         )
-        keep, free = False, counted + ahead < shared.limit
+        keep, free = False, counted + ahead <= most
     else:
         mine = (_whole(own.started_at), rollout.uid)
         older = sum(p.in_flight + sum((at, p.uid) < mine for at in p.choices) for p in using)
-        keep, free = older < shared.limit or victim_uid in maybe_sent, counted < shared.limit
+        keep, free = older <= most or victim_uid in maybe_sent, counted <= most
     if free:
         return None
     pods = "pod" if shared.limit == 1 else "pods"

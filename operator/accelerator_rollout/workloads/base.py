@@ -71,8 +71,16 @@ class Driver(Protocol):
         """Return what can be done for the next replacement while another is in flight, without touching a pod's life."""
         ...
 
-    def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
-        """Return the actions that replace this pod and no other, or why that cannot be done now."""
+    def steps_alone(self) -> bool:
+        """Whether its controller deletes pods by itself once it is free to, so that a step is all or nothing."""
+        ...
+
+    def step_size(self) -> int:
+        """Return how many pods one step replaces; 0 where its controller has nothing that it may replace."""
+        ...
+
+    def replace(self, victims: tuple[PodRecord, ...]) -> tuple[Action, ...] | NotNow:
+        """Return the actions that replace these pods and no other, or why that cannot be done now. There is at least one."""
         ...
 
     def upkeep(self, *, may_move: bool) -> tuple[Action, ...]:

@@ -1,6 +1,7 @@
 """A Deployment: its own controller deletes and creates, and we let it make exactly one step at a time.
 
-The lock: with maxSurge 0, a gated replacement counts as unavailable, so the controller can take no second pod down.
+The lock: with maxSurge 0, gated replacements count as unavailable, so the controller can take no further pod down. A step is
+one pod, or as many as the Deployment's maxUnavailable says where we are asked to let as many go.
 Before the gate opens we set `spec.paused`, and open only when the Deployment's observedGeneration covers that pause;
 afterwards nothing moves until we unpause. Between two steps and while nobody allowed one, the Deployment is parked:
 paused with our annotation (by our admission policy in the very write that changes the template, else by us). At rest it
@@ -21,7 +22,6 @@ from accelerator_rollout.decide.actions import (
     UnmanageDeployment,
     UnpauseDeployment,
 )
-from accelerator_rollout.decide.budget import MAX_UNAVAILABLE
 from accelerator_rollout.decide.reasons import Refusal, Waiting
 from accelerator_rollout.names import GATE
 from accelerator_rollout.records import DeploymentRecord, PodRecord, ReplicaSetRecord, comes_gated
@@ -84,11 +84,12 @@ def step_size(replicas: int, max_unavailable: int, new: _Set, old: tuple[_Set, .
 
 @dataclass(frozen=True, slots=True)
 class DeploymentDriver:
-    """A Deployment, its ReplicaSets and its pods at one moment."""
+    """A Deployment, its ReplicaSets and its pods at one moment. `limit` pods may be down by our doing."""
 
     deployment: DeploymentRecord
     replica_sets: tuple[ReplicaSetRecord, ...]
     pods: tuple[PodRecord, ...]
+    limit: int = 1
 
     def refusal(self) -> Refused | None:
         """Return what about the update strategy keeps us from driving it."""
@@ -115,11 +116,12 @@ class DeploymentDriver:
                 f"{name} has maxSurge {spec.max_surge}: a surge pod waits for a device that the old pod holds, and on a "
                 "fixed pool that is a deadlock. Set spec.strategy.rollingUpdate to maxSurge 0 and maxUnavailable 1",
             )
-        if down > MAX_UNAVAILABLE:
+        if down > self.limit:
             return Refused(
                 Refusal.MAX_UNAVAILABLE_TOO_HIGH,
                 f"{name} has maxUnavailable {spec.max_unavailable} ({down} pods): its controller would take more than "
-                f"{MAX_UNAVAILABLE} down at once. Set spec.strategy.rollingUpdate.maxUnavailable to {MAX_UNAVAILABLE}",
+                f"{self.limit} down at once, which is what spec.strategy.maxUnavailable of the AcceleratorRollout allows. Set "
+                f"spec.strategy.rollingUpdate.maxUnavailable to {self.limit}",
             )
         return None
 
@@ -194,8 +196,23 @@ class DeploymentDriver:
         victim = self.choose(candidates)
         return (PreferVictim(victim.name, victim.uid, VICTIM_COST),)
 
-    def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
-        """Unpause, if the controller's own arithmetic then yields exactly one replacement."""
+    def steps_alone(self) -> bool:
+        """Its controller deletes by itself, as many as its own arithmetic allows."""
+        return True
+
+    def step_size(self) -> int:
+        """Return how many pods the controller would replace if it were unpaused now."""
+        new = self._new()
+        down = resolve(self.deployment.max_unavailable, self.deployment.replicas, round_up=False)
+        return step_size(
+            self.deployment.replicas,
+            max(1, down),  # with both at 0 the controller takes 1 [deployment/util ResolveFenceposts]
+            _Set(new.replicas, new.available) if new else _Set(0, 0),
+            tuple(_Set(r.replicas, r.available) for r in self._old()),
+        )
+
+    def replace(self, victims: tuple[PodRecord, ...]) -> tuple[Action, ...] | NotNow:
+        """Unpause, if the controller's own arithmetic then yields exactly as many replacements."""
         spec = self.deployment
         if not spec.paused:
             return ()  # its controller is about to do it: nothing to add
@@ -209,18 +226,15 @@ class DeploymentDriver:
         ]
         if lagging:
             return NotNow(Waiting.CONTROLLER_BEHIND, f"ReplicaSet {lagging[0]} has not settled yet")
-        size = self._step_size()
-        if size != 1:
+        size = self.step_size()
+        if size != len(victims):
             return NotNow(
                 Waiting.STEP_NOT_SAFE,
-                f"unpausing Deployment {spec.name} would replace {size} pods at once, by its own arithmetic",
+                f"unpausing Deployment {spec.name} would replace {size} pods at once, by its own arithmetic, and "
+                f"{len(victims)} may go",
             )
-        prefer = (
-            (PreferVictim(victim.name, victim.uid, VICTIM_COST),)
-            if victim.deletion_cost > VICTIM_COST
-            else ()
-        )
-        return (*prefer, UnpauseDeployment(spec.name, spec.uid, victim.uid))
+        prefer = (PreferVictim(p.name, p.uid, VICTIM_COST) for p in victims if p.deletion_cost > VICTIM_COST)
+        return (*prefer, UnpauseDeployment(spec.name, spec.uid, tuple(p.uid for p in victims)))
 
     def upkeep(self, *, may_move: bool) -> tuple[Action, ...]:
         """Label the Deployment; park it once a step is taken, or if it moves without leave; unpark it at rest."""
@@ -231,9 +245,9 @@ class DeploymentDriver:
         if self.complete():
             # Also where a person has resumed it: left behind, the annotation would make their next pause look like ours.
             if spec.parked is not None:
-                actions.append(UnpauseDeployment(spec.name, spec.uid, ""))
+                actions.append(UnpauseDeployment(spec.name, spec.uid))
         elif spec.paused and spec.parked is not None and self._unborn():
-            actions.append(UnpauseDeployment(spec.name, spec.uid, ""))
+            actions.append(UnpauseDeployment(spec.name, spec.uid))
         elif not spec.paused:
             if self._step_taken():
                 actions.append(PauseDeployment(spec.name, spec.uid, ParkReason.STEP_TAKEN))
@@ -265,19 +279,8 @@ class DeploymentDriver:
         new = self._new()
         return tuple(r for r in self.replica_sets if r is not new and (r.replicas or r.status_replicas))
 
-    def _step_size(self) -> int:
-        spec = self.deployment
-        new = self._new()
-        down = resolve(spec.max_unavailable, spec.replicas, round_up=False)
-        return step_size(
-            spec.replicas,
-            max(1, down),  # with both at 0 the controller takes 1 [deployment/util ResolveFenceposts]
-            _Set(new.replicas, new.available) if new else _Set(0, 0),
-            tuple(_Set(r.replicas, r.available) for r in self._old()),
-        )
-
     def _step_taken(self) -> bool:
-        """Whether the new ReplicaSet has grown and its gated pod exists, so that a pause takes nothing back."""
+        """Whether the new ReplicaSet has grown and a gated pod of it exists, so that a pause takes nothing back."""
         grown = sum(r.replicas for r in self.replica_sets) >= self.deployment.replicas
         return grown and any(GATE in p.gates and p.live and self.updated(p) for p in self.pods)
 

@@ -59,9 +59,17 @@ class OnDeleteDriver(ABC):
         del candidates
         return ()
 
-    def replace(self, victim: PodRecord) -> tuple[Action, ...] | NotNow:
-        """Evict the pod."""
-        return self.behind() or (EvictPod(victim.name, victim.uid),)
+    def steps_alone(self) -> bool:
+        """OnDelete waits for us."""
+        return False
+
+    def step_size(self) -> int:
+        """One by one: each eviction is a decision of its own."""
+        return 1
+
+    def replace(self, victims: tuple[PodRecord, ...]) -> tuple[Action, ...] | NotNow:
+        """Evict the pods."""
+        return self.behind() or tuple(EvictPod(p.name, p.uid) for p in victims)
 
     def upkeep(self, *, may_move: bool) -> tuple[Action, ...]:
         """Nothing stands between steps."""

@@ -8,13 +8,12 @@ import pytest
 
 from accelerator_rollout.api.models import Proof, Stage
 from accelerator_rollout.decide.actions import (
-    Action,
-    EvictPod,
     ParkReason,
     PauseDeployment,
     PreferVictim,
     ProbeGate,
     UnpauseDeployment,
+    victims_of,
 )
 from accelerator_rollout.decide.reasons import Waiting
 from accelerator_rollout.decide.snapshot import Freshness, GateProbe, GateSource, Refused, Rival
@@ -43,9 +42,7 @@ EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"
 
 def victims(world: World, now: datetime = NOW) -> list[str]:
     """Return the UIDs of the pods that are taken down now."""
-    actions: tuple[Action, ...] = world.actions(now)
-    evicted = [a.pod_uid for a in actions if isinstance(a, EvictPod)]
-    return evicted + [a.victim_uid for a in actions if isinstance(a, UnpauseDeployment) and a.victim_uid]
+    return [uid for action in world.actions(now) for uid in victims_of(action)]
 
 
 def progress(world: World, now: datetime = NOW) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from accelerator_rollout.api.conditions import ConditionType, find_condition
-from accelerator_rollout.decide.actions import EvictPod, PreferVictim, UnpauseDeployment
+from accelerator_rollout.decide.actions import PreferVictim, victims_of
 from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.reasons import Announcement, Waiting
 from accelerator_rollout.records import NodeRecord
@@ -28,11 +28,7 @@ def world_with(kind: str, updated: int, strategy: dict[str, Any], replicas: int 
 
 
 def victims(decided: Plan) -> list[str]:
-    return [
-        a.pod_name if isinstance(a, EvictPod) else a.victim_uid.removeprefix("p-")
-        for a in decided.actions
-        if isinstance(a, EvictPod) or (isinstance(a, UnpauseDeployment) and a.victim_uid)
-    ]
+    return [uid.removeprefix("p-") for action in decided.actions for uid in victims_of(action)]
 
 
 def condition(decided: Plan, kind: ConditionType) -> tuple[str, str] | None:

@@ -8,7 +8,7 @@ import pytest
 
 from accelerator_rollout.api.conditions import ConditionType, find_condition
 from accelerator_rollout.api.models import Proof, Stage
-from accelerator_rollout.decide.actions import CheckHealth, EvictPod, UnpauseDeployment
+from accelerator_rollout.decide.actions import CheckHealth, victims_of
 from accelerator_rollout.decide.reasons import Overdue, Waiting
 from accelerator_rollout.decide.snapshot import HealthRun
 from builders import NEW, NOW, OLD, World, at, device, entry, of_type, pod, replica_set, running
@@ -47,9 +47,7 @@ def soaking(kind: str = "StatefulSet", health: dict[str, Any] | None = None, dig
 
 
 def victims(world: World, now: datetime) -> list[str]:
-    actions = world.actions(now)
-    taken = [a.pod_uid for a in actions if isinstance(a, EvictPod)]
-    return taken + [a.victim_uid for a in actions if isinstance(a, UnpauseDeployment) and a.victim_uid]
+    return [uid for action in world.actions(now) for uid in victims_of(action)]
 
 
 def came_to(world: World, seconds: float, *failures: str, in_a_row: int = 0, generation: int = 1) -> None:

@@ -55,7 +55,7 @@ def asked(world: World, kind: str, identity: str = "1", seconds: float = 0) -> t
 
 def disruptions(actions: tuple[Action, ...]) -> list[Action]:
     return [
-        a for a in actions if isinstance(a, EvictPod) or (isinstance(a, UnpauseDeployment) and a.victim_uid)
+        a for a in actions if isinstance(a, EvictPod) or (isinstance(a, UnpauseDeployment) and a.victim_uids)
     ]
 
 

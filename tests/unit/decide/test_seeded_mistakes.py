@@ -313,7 +313,7 @@ def nobody_is_down(patch: pytest.MonkeyPatch) -> None:
 
 
 def two_may_be_down(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(disruption, "MAX_UNAVAILABLE", 2)
+    patch.setattr(disruption, "max_unavailable", lambda _: 2)
 
 
 def always_complete(patch: pytest.MonkeyPatch) -> None:
@@ -466,7 +466,7 @@ MISTAKES = {
     "somebody else's pause is overruled": Mistake(
         Promise.FAIL_CLOSED,
         paused_by_a_person,
-        with_actions(UnpauseDeployment("worker", "d-worker", "p-worker-2")),
+        with_actions(UnpauseDeployment("worker", "d-worker", ("p-worker-2",))),
     ),
     "a stale state opens a gate": Mistake(
         Promise.FAIL_CLOSED, stale_mid_step, with_actions(OpenGate("worker-2", "q-worker-2", "p-worker-2"))
@@ -511,7 +511,7 @@ MISTAKES = {
     "a person's pause is taken back": Mistake(
         Promise.TAKE_BACK_OUR_OWN,
         paused_by_a_person,
-        with_actions(UnpauseDeployment("worker", "d-worker", "")),
+        with_actions(UnpauseDeployment("worker", "d-worker")),
     ),
     "the shared budget is not asked": Mistake(
         Promise.SHARED_BUDGET, out_of_turn, patched(disruption, "used_up", lambda *_: None)

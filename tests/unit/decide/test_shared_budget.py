@@ -21,7 +21,7 @@ from accelerator_rollout.api.models import (
 )
 from accelerator_rollout.decide.actions import EvictPod, OpenGate, UnpauseDeployment
 from accelerator_rollout.decide.reasons import Waiting
-from accelerator_rollout.decide.shared_budget import Peer, SharedBudget, peer, used_up, waiting_since
+from accelerator_rollout.decide.shared_budget import Peer, SharedBudget, Wish, peer, used_up, waiting_since
 from accelerator_rollout.names import FINALIZER
 from builders import NEW, NOW, World, at, budget, device, gated_pod, of_type, pod, replica_set, running
 
@@ -364,7 +364,7 @@ class Group:
 
     def _used_up(self, one: Simulated) -> Any:
         peers = tuple(peer(m.rollout) for m in self.members if m is not one)
-        return used_up(shared(*peers, limit=self.limit), one.rollout, "p", frozenset(), self.now)
+        return used_up(shared(*peers, limit=self.limit), Wish(one.rollout, "p"), frozenset(), self.now)
 
     @property
     def in_replacement(self) -> int:

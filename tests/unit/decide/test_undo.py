@@ -41,7 +41,7 @@ def disruptions(decided: Plan) -> list[Action]:
     return [
         a
         for a in decided.actions
-        if isinstance(a, EvictPod) or (isinstance(a, UnpauseDeployment) and a.victim_uid)
+        if isinstance(a, EvictPod) or (isinstance(a, UnpauseDeployment) and a.victim_uids)
     ]
 
 

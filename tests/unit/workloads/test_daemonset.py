@@ -50,7 +50,7 @@ def test_of_two_revisions_with_one_template_the_newer_counts() -> None:
 def test_while_no_revision_speaks_of_the_newest_template_nothing_is_known(over: dict[str, Any]) -> None:
     behind = driver(**over)
     assert behind.behind() is not None
-    assert isinstance(behind.replace(on_node(0)), NotNow)
+    assert isinstance(behind.replace((on_node(0),)), NotNow)
 
 
 def test_without_a_target_no_pod_is_at_it() -> None:
@@ -68,7 +68,7 @@ def test_the_oldest_goes_first_and_of_equals_the_first_node() -> None:
 
 
 def test_a_pod_is_replaced_by_its_eviction_with_its_uid() -> None:
-    assert driver().replace(on_node(0)) == (EvictPod("worker-0", "p-worker-0"),)
+    assert driver().replace((on_node(0),)) == (EvictPod("worker-0", "p-worker-0"),)
 
 
 def test_nothing_of_ours_is_on_a_daemon_set_and_no_node_waits_for_another() -> None:

@@ -22,7 +22,7 @@ from builders import NAME, NEW, NOW, OLD, deployment, gated_pod, leaving, pod, r
 from model.rolling import RollingUpdate
 
 UID = f"d-{NAME}"
-UNPARK = UnpauseDeployment(NAME, UID, "")
+UNPARK = UnpauseDeployment(NAME, UID)
 
 
 def driver(

@@ -27,7 +27,7 @@ def test_the_target_is_the_controllers_own_update_revision() -> None:
 def test_a_revision_that_speaks_of_an_older_template_is_not_believed(over: dict[str, object]) -> None:
     behind = driver(**over)
     assert behind.behind() is not None
-    assert isinstance(behind.replace(pod("worker-0")), NotNow)
+    assert isinstance(behind.replace((pod("worker-0"),)), NotNow)
 
 
 def test_complete_when_no_live_pod_is_old() -> None:
@@ -53,7 +53,7 @@ def test_a_pod_holds_up_its_own_predecessor_and_those_after_it() -> None:
 
 
 def test_a_pod_is_replaced_by_its_eviction_with_its_uid() -> None:
-    assert driver().replace(pod("worker-0")) == (EvictPod("worker-0", "p-worker-0"),)
+    assert driver().replace((pod("worker-0"),)) == (EvictPod("worker-0", "p-worker-0"),)
 
 
 def test_nothing_of_ours_is_on_a_stateful_set() -> None:
