@@ -424,6 +424,7 @@ class DeploymentRecord:
     min_ready_seconds: int
     template: Template
     managed_by: str = ""  # a tool that owns the template and puts it back, by its name; "" if none is known
+    pause_written_by: str = ""  # who applies a manifest with a spec.paused of its own; "" if nobody does
 
     @property
     def kind(self) -> WorkloadKind:

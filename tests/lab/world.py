@@ -123,6 +123,13 @@ class World:
         containers = [{"name": "model", "image": image}]
         await self._patch_workload({"spec": {"template": {"spec": {"containers": containers}}}})
 
+    async def apply_workload(self, *, image: str, **spec: Any) -> None:
+        """Apply the workload's manifest again, with this image and whatever else its spec says."""
+        body = self._workload()
+        body["spec"] |= spec
+        body["spec"]["template"]["spec"]["containers"][0]["image"] = image
+        await self.api.apply_manifest([body])
+
     async def scale(self, replicas: int) -> None:
         """Change the number of replicas."""
         await self._patch_workload({"spec": {"replicas": replicas}})

@@ -545,6 +545,53 @@ class RequestedAction(_SpecPart):
     """
 
 
+class GuardrailMode(StrEnum):
+    """What a guardrail that is not met does."""
+
+    ENFORCE = "Enforce"
+    WARN = "Warn"
+    OFF = "Off"
+
+
+class Guardrail(StrEnum):
+    """A rule of the published guideline; the value is the reason in the condition."""
+
+    PRE_STOP_MISSING = "PreStopMissing"
+    GRACE_TOO_SHORT = "GracePeriodTooShort"
+    BUDGET_MISSING = "PodDisruptionBudgetMissing"
+    BUDGET_BLOCKS_BROKEN = "PodDisruptionBudgetBlocksBrokenPods"
+    UNGATED_REVISION = "UngatedRevision"
+    NOT_PARKED = "ParkingPolicyMissing"
+    PAUSE_IN_MANIFEST = "PauseInManifest"
+
+
+class Exemption(_SpecPart):
+    """A guardrail that does not apply to this workload."""
+
+    rule: Guardrail
+    """Which one."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=256)]
+    """Why not, for whoever reads the condition."""
+
+
+class Guardrails(_SpecPart):
+    """What to make of a workload that does not follow the guideline."""
+
+    mode: GuardrailMode = GuardrailMode.WARN
+    """Warn: GuardrailsMet tells. Enforce: no replacement starts, either (GuardrailNotMet), but for UngatedRevision, which the
+    first rollout itself ends. Off: nothing is said."""
+
+    exempt: Annotated[
+        tuple[Exemption, ...],
+        Field(
+            max_length=len(Guardrail),
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["rule"]},
+        ),
+    ] = ()
+    """Guardrails that do not apply here, each with the reason."""
+
+
 class RolloutSpec(_SpecPart):
     """What to replace, and how carefully."""
 
@@ -599,6 +646,9 @@ class RolloutSpec(_SpecPart):
     It covers what has no deadline of its own (in disruption, release and health). It goes on by itself as soon as
     something moves. Must be at least release.timeoutSeconds.
     """
+
+    guardrails: Guardrails = Guardrails()
+    """What to make of a workload that does not follow the guideline."""
 
     @model_validator(mode="after")
     def _deadlines_in_order(self) -> Self:

@@ -8,6 +8,7 @@ from accelerator_rollout.decide import windows
 from accelerator_rollout.decide.holds import WHY_NOT
 from accelerator_rollout.decide.reasons import Refusal, Waiting
 from accelerator_rollout.decide.snapshot import GateSource, HoldAbility, Snapshot
+from accelerator_rollout.guardrails.rules import Finding, enforced, findings
 from accelerator_rollout.names import FINALIZER, GATE, GATE_LABEL, GATE_LABEL_VALUE
 from accelerator_rollout.records import Template
 from accelerator_rollout.workloads.base import Driver, NotNow, Refused
@@ -47,6 +48,31 @@ def refusal(snapshot: Snapshot, driver: Driver | None) -> Refused | None:
         or _hold(snapshot)
         or _checks(snapshot)
         or windows.problem(snapshot.rollout.spec.windows)
+        or _guardrails(snapshot, driver)
+    )
+
+
+def looked_at(snapshot: Snapshot, driver: Driver | None) -> tuple[Finding, ...]:
+    """Return what the guideline asks for and the workload lacks."""
+    if snapshot.workload is None or driver is None:
+        return ()
+    return findings(
+        snapshot.workload,
+        snapshot.budgets,
+        driver.ungated_revisions(),
+        snapshot.rollout.spec.guardrails,
+        parked_by_policy=snapshot.policy_parks,
+    )
+
+
+def _guardrails(snapshot: Snapshot, driver: Driver) -> Refused | None:
+    found = enforced(looked_at(snapshot, driver), snapshot.rollout.spec.guardrails)
+    if not found:
+        return None
+    said = "; ".join(f"{f.rule}: {f.message}" for f in found)
+    return Refused(
+        Refusal.GUARDRAIL_NOT_MET,
+        f"spec.guardrails.mode is Enforce, and {said}. Correct it, or exempt the rule with a reason in spec.guardrails.exempt",
     )
 
 

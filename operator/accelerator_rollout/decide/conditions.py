@@ -15,11 +15,11 @@ from accelerator_rollout.api.conditions import (
     remove_condition,
     set_condition,
 )
-from accelerator_rollout.api.models import Halt
+from accelerator_rollout.api.models import GuardrailMode, Guardrails, Halt
 from accelerator_rollout.decide.appraisal import Appraisal
 from accelerator_rollout.decide.reasons import Holding, Overdue, Reserving, Settled, Waiting
 from accelerator_rollout.decide.stages import Standing
-from accelerator_rollout.guardrails.rules import Finding
+from accelerator_rollout.guardrails.rules import Finding, settled
 from accelerator_rollout.workloads.base import NotNow, Refused
 
 
@@ -48,6 +48,7 @@ class Picture:
     appraisals: tuple[Appraisal, ...]
     stranded: tuple[Appraisal, ...]  # departures on nodes that are gone
     findings: tuple[Finding, ...]
+    guardrails: Guardrails
     hold: (
         tuple[Holding, str] | None
     )  # whether holds are in force, and the sentence for people; None if not asked for
@@ -88,8 +89,10 @@ def conditions(before: Iterable[Condition], picture: Picture, now: datetime) -> 
         said = "; ".join(f.message for f in picture.findings)
         board.deny(ConditionType.GUARDRAILS_MET, picture.findings[0].rule, said)
     elif picture.refused is None:
-        text = "the workload follows the guideline"
-        board.hold(ConditionType.GUARDRAILS_MET, Settled.GUARDRAILS_MET, text)
+        off = picture.guardrails.mode is GuardrailMode.OFF
+        reason = Settled.GUARDRAILS_OFF if off else Settled.GUARDRAILS_MET
+        status = ConditionStatus.UNKNOWN if off else ConditionStatus.TRUE
+        board.put(ConditionType.GUARDRAILS_MET, status, reason, settled(picture.guardrails))
     else:
         board.deny(ConditionType.GUARDRAILS_MET, picture.refused.reason, picture.refused.message)
     return board.conditions

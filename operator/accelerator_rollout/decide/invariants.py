@@ -16,6 +16,7 @@ from functools import cached_property
 from accelerator_rollout.api.conditions import Condition, ConditionStatus, ConditionType
 from accelerator_rollout.api.models import (
     Cause,
+    GuardrailMode,
     HeldClaim,
     HeldDevice,
     Placement,
@@ -967,6 +968,7 @@ def _forbidden(case: _Case) -> Iterable[tuple[bool, str]]:
     extended = any(p.extended_claim for p in case.snapshot.pods)
     yield not workload.template.claims and not extended, "its pods have no claims"
     yield any(c.named for c in workload.template.claims), "its pods share a named claim"
+    yield _unmet(case, workload.template), "a guardrail is enforced and not met"
     yield not _gated_source(case, workload.template), "nothing says that its pods are gated"
     match workload:
         case DeploymentRecord():
@@ -975,6 +977,16 @@ def _forbidden(case: _Case) -> Iterable[tuple[bool, str]]:
             yield workload.paused and workload.parked is None, "somebody else paused the Deployment"
         case StatefulSetRecord() | DaemonSetRecord():
             yield workload.update_strategy != "OnDelete", f"its strategy is {workload.update_strategy}"
+
+
+def _unmet(case: _Case, template: Template) -> bool:
+    asked = case.rollout.spec.guardrails
+    exempt = {str(e.rule) for e in asked.exempt}
+    return asked.mode is GuardrailMode.ENFORCE and (
+        (not template.pre_stop and "PreStopMissing" not in exempt)
+        or (template.grace_seconds <= 30 and "GracePeriodTooShort" not in exempt)
+        or (not case.snapshot.budgets and "PodDisruptionBudgetMissing" not in exempt)
+    )
 
 
 def _gated_source(case: _Case, template: Template) -> bool:

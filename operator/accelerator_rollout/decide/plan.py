@@ -20,7 +20,7 @@ from typing import Final
 from accelerator_rollout.api.models import Cause, Promotion, Replacement, RolloutStatus, Stage
 from accelerator_rollout.decide import history, restart, windows
 from accelerator_rollout.decide.actions import Action, AddFinalizer, EvictPod, ProbeGate, UnpauseDeployment
-from accelerator_rollout.decide.admission import conflict, gate_unknown, refusal
+from accelerator_rollout.decide.admission import conflict, gate_unknown, looked_at, refusal
 from accelerator_rollout.decide.appraisal import Appraisal, appraise, endings, release_times, restage
 from accelerator_rollout.decide.budget import available, min_ready
 from accelerator_rollout.decide.checks import due_checks
@@ -48,7 +48,6 @@ from accelerator_rollout.decide.stages import Standing, after_release
 from accelerator_rollout.decide.stranded import remembered
 from accelerator_rollout.decide.undo import restoring
 from accelerator_rollout.decide.warnings import troubles
-from accelerator_rollout.guardrails.rules import Finding, findings
 from accelerator_rollout.names import FINALIZER
 from accelerator_rollout.records import PodRecord
 from accelerator_rollout.workloads import driver_for
@@ -116,6 +115,7 @@ def _refused_only(snapshot: Snapshot, refused: Refused, now: datetime) -> Plan:
         appraisals=(),
         stranded=(),
         findings=(),
+        guardrails=rollout.spec.guardrails,
         hold=None,
         reservation=None,
     )
@@ -409,7 +409,8 @@ class _Decision:
             waits=self._waits(),
             appraisals=tuple(a for a in self.appraisals if a.in_flight and not self._superfluous(a)),
             stranded=tuple(a for a in self.appraisals if a.stranded),
-            findings=self._findings(),
+            findings=looked_at(self.snapshot, self.driver),
+            guardrails=rollout.spec.guardrails,
             hold=told(self.snapshot),
             reservation=reservation_told(self.snapshot),
         )
@@ -491,16 +492,6 @@ class _Decision:
         if why is not None:
             return Standing(Stage.GATED, why.reason, f"pod {pod.name} stays gated: {why.message}")
         return after_release(pod, self.min_ready, self.now)
-
-    def _findings(self) -> tuple[Finding, ...]:
-        if self.workload is None or self.driver is None:
-            return ()
-        return findings(
-            self.workload,
-            self.snapshot.budgets,
-            self.driver.ungated_revisions(),
-            parked_by_policy=self.snapshot.policy_parks,
-        )
 
     # When to look again, and what is late
 

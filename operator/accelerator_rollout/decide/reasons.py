@@ -43,6 +43,7 @@ class Refusal(StrEnum):
     NO_DEVICE_CLAIMS = "NoDeviceClaims"
     CHECK_INVALID = "CheckInvalid"  # spec.release.checks has an expression that cannot be evaluated
     WINDOW_INVALID = "WindowInvalid"  # spec.windows has a schedule or a time zone that means nothing
+    GUARDRAIL_NOT_MET = "GuardrailNotMet"  # spec.guardrails.mode is Enforce
     HOLD_NOT_POSSIBLE = "HoldNotPossible"  # spec.release.hold is Always, and cannot be had
 
 
@@ -125,6 +126,7 @@ class Settled(StrEnum):
     COMPLETE = "Complete"
     ALL_RELEASED = "AllReleased"
     GUARDRAILS_MET = "GuardrailsMet"
+    GUARDRAILS_OFF = "GuardrailsOff"
 
 
 class Holding(StrEnum):

@@ -1,5 +1,6 @@
-"""Which tool owns a workload's template, and would put it back: told from the marks that the well-known ones leave."""
+"""Who writes the workload's manifest, and would put back what we change: told from the marks that writers leave."""
 
+import json
 from typing import Final
 
 import accelerator_rollout.observe.fields as read
@@ -19,6 +20,7 @@ _MARKS: Final = (
     ),
     ("Helm", ("meta.helm.sh/release-name",), ("helm",)),
 )
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 
@@ -30,3 +32,24 @@ def owner_of_templates(meta: Raw) -> str:
         if any(key in labels or key in annotations for key in keys) or not managers.isdisjoint(known):
             return name
     return "Helm" if labels.get(_MANAGED_BY) == "Helm" else ""
+
+
+def applier_of_pause(meta: Raw) -> str:
+    """Return who applies a manifest that says something about spec.paused; "" if nobody does.
+
+    Server-side, the entry of operation Apply owns the field. What an admission policy set in the very same write is owned by
+    an entry of operation Update, so it is not taken for the manifest's. Client-side, the manifest is in an annotation.
+    """
+    for entry in read.items(meta, "managedFields"):
+        fields = read.mapping(read.mapping(entry, "fieldsV1"), "f:spec")
+        if entry.get("operation") == "Apply" and "f:paused" in fields:
+            return str(entry.get("manager") or "somebody")
+    applied = read.mapping(meta, "annotations").get(_LAST_APPLIED)
+    if not isinstance(applied, str) or '"paused"' not in applied:
+        return ""
+    try:
+        manifest = json.loads(applied)
+    except ValueError:
+        return ""
+    spec = manifest.get("spec") if isinstance(manifest, dict) else None
+    return "kubectl apply" if isinstance(spec, dict) and "paused" in spec else ""

@@ -25,7 +25,7 @@ from accelerator_rollout.observe.devices import claim, resource_slice, taint_rul
 from accelerator_rollout.observe.errors import ProjectionError
 from accelerator_rollout.observe.fields import Raw, UnclearError
 from accelerator_rollout.observe.kinds import SOURCES, Kind
-from accelerator_rollout.observe.owners import owner_of_templates
+from accelerator_rollout.observe.owners import applier_of_pause, owner_of_templates
 from accelerator_rollout.records import (
     BudgetRecord,
     ClaimRecord,
@@ -320,6 +320,7 @@ def deployment(raw: Raw) -> DeploymentRecord:
         min_ready_seconds=read.integer(spec, "minReadySeconds", 0),
         template=template(read.mapping(spec, "template")),
         managed_by=owner_of_templates(meta),
+        pause_written_by=applier_of_pause(meta),
     )
 
 

@@ -42,6 +42,11 @@ def _half_a_check(world: World) -> None:
     world.bad_checks = {"half": "syntax error"}
 
 
+def _enforced_and_not_met(world: World) -> None:
+    world.spec = {"guardrails": {"mode": "Enforce"}}
+    world.budgets = []
+
+
 def _window_at_25_hours(world: World) -> None:
     world.spec = {"windows": [{"type": "Allow", "schedule": "0 25 * * *", "durationSeconds": 60}]}
 
@@ -50,6 +55,7 @@ CASES: list[tuple[str, Callable[[World], None], Refusal, str]] = [
     (D, _gone, Refusal.WORKLOAD_NOT_FOUND, "Create it"),
     (S, _half_a_check, Refusal.CHECK_INVALID, "syntax error. Correct it"),
     (S, _window_at_25_hours, Refusal.WINDOW_INVALID, "Write minute, hour"),
+    (S, _enforced_and_not_met, Refusal.GUARDRAIL_NOT_MET, "exempt the rule with a reason"),
     (S, _rival, Refusal.WORKLOAD_CONFLICT, "Delete one of the two"),
     (D, _workload(strategy="Recreate"), Refusal.STRATEGY_NOT_SUPPORTED, "Set spec.strategy to RollingUpdate"),
     (D, _workload(max_surge="x%"), Refusal.STRATEGY_NOT_SUPPORTED, "Set them to 0 and 1"),

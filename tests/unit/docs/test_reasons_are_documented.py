@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from accelerator_rollout.api.conditions import ConditionType
-from accelerator_rollout.api.models import Proof, Stage
+from accelerator_rollout.api.models import Guardrail, Proof, Stage
 from accelerator_rollout.decide.reasons import (
     Announcement,
     Halted,
@@ -20,7 +20,6 @@ from accelerator_rollout.decide.reasons import (
     Trouble,
     Waiting,
 )
-from accelerator_rollout.guardrails.rules import Rule
 
 PAGE = (Path(__file__).parents[3] / "docs" / "conditions.md").read_text(encoding="utf-8")
 CODE: tuple[type[StrEnum], ...] = (
@@ -30,7 +29,7 @@ CODE: tuple[type[StrEnum], ...] = (
     Settled,
     Trouble,
     Waiting,
-    Rule,
+    Guardrail,
     Stage,
     Proof,
     Announcement,

@@ -383,6 +383,36 @@ def test_which_tool_owns_the_template(meta: dict[str, Any], tool: str) -> None:
         assert projected(raw).managed_by == tool
 
 
+def _applied(manager: str, operation: str, field: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {"f:spec": {field: {}}}
+    return {"managedFields": [{"manager": manager, "operation": operation, "fieldsV1": fields}]}
+
+
+def _by_kubectl(manifest: str) -> dict[str, Any]:
+    return {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": manifest}}
+
+
+@pytest.mark.parametrize(
+    ("meta", "who"),
+    [
+        pytest.param({}, "", id="nobody"),
+        pytest.param(
+            _applied("argocd-controller", "Apply", "f:paused"), "argocd-controller", id="server-side"
+        ),
+        pytest.param(_applied("kubectl", "Update", "f:paused"), "", id="a policy's part of the write"),
+        pytest.param(_applied("argocd-controller", "Apply", "f:replicas"), "", id="about something else"),
+        pytest.param(_by_kubectl('{"spec": {"paused": false}}'), "kubectl apply", id="client-side"),
+        pytest.param(_by_kubectl('{"spec": {"x": "paused"}}'), "", id="the word only"),
+        pytest.param(_by_kubectl('{"spec": ["paused"'), "", id="not readable"),
+        pytest.param(_by_kubectl('["paused"]'), "", id="not an object"),
+    ],
+)
+def test_who_applies_a_manifest_with_a_pause_of_its_own(meta: dict[str, Any], who: str) -> None:
+    raw = o.deployment()
+    raw["metadata"] |= meta
+    assert p.deployment(raw).pause_written_by == who
+
+
 @pytest.mark.parametrize("data", [None, {}, {"anything": 1}, {"spec": {"template": None}}])
 def test_a_revision_may_hold_anything(data: Any) -> None:
     raw = o.controller_revision() | {"data": data}
