@@ -12,6 +12,9 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; 
 	  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 KEEP   ?=
 ARGS   ?=
+# Processes of the test run, each with a control plane of its own: the tests wait far more than they work.
+WORKERS ?= 3
+PARALLEL = -n $(WORKERS) --dist loadfile
 
 .PHONY: help
 help: ## List the targets
@@ -42,11 +45,11 @@ unit: venv ## Unit and model tests: no cluster
 
 .PHONY: cluster
 cluster: venv ## Cluster tests on a real control plane, without the long suites
-	$(BIN)/python -m pytest tests/cluster -m 'not slow' $(ARGS)
+	$(BIN)/python -m pytest tests/cluster -m 'not slow' $(PARALLEL) $(ARGS)
 
 .PHONY: test
 test: lint ## Everything but the long suites: linters, unit, model and cluster tests
-	$(BIN)/python -m pytest tests -m 'not slow' $(ARGS)
+	$(BIN)/python -m pytest tests -m 'not slow' $(PARALLEL) $(ARGS)
 
 .PHONY: chaos
 chaos: venv ## 20 rollouts whose operator is killed at random moments

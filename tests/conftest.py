@@ -43,6 +43,15 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Before several processes test side by side: each makes a control plane of its own, from one build."""
+    if config.getoption(_CONTEXT_OPTION):
+        raise pytest.UsageError(f"{_CONTEXT_OPTION} names one cluster: run with WORKERS=0 (-n 0)")
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    ensure_control_plane(reporter.write_line if reporter else None)  # they could not tell how it goes
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     # A first build takes longer than any test may: it must be done before the tests' clocks start.
     config = session.config

@@ -7,6 +7,7 @@ recorder are the witnesses; `assert_promises` asks them what must hold in every 
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -289,6 +290,14 @@ class World:
                     "a look at the changed template",
                     seconds=seconds,
                 )
+
+    async def until_replaced(self, uid: str, *, seconds: float = 30.0) -> None:
+        """Await that all pods that are wanted are ready, and the one with this UID is none of them."""
+        async with asyncio.timeout(seconds), aclosing(self.api.follow(PODS, self.namespace)) as changes:
+            async for _ in changes:
+                well = [p["metadata"]["uid"] for p in await self.pods() if pod_is_ready(p)]
+                if len(well) == self.shape.replicas and uid not in well:
+                    return
 
     async def until_reason(
         self, condition: str, reason: str, *, seconds: float = 30.0, name: str = ""

@@ -194,7 +194,7 @@ async def test_a_pod_that_the_kubelet_evicts_does_not_haunt_later_rollouts(
     await world.settle_in()
     victim = (await world.pods())[0]
     world.nodes.node_of(victim).evict(victim["metadata"]["uid"])
-    await world.until(lambda o: bool(o["status"].get("replacements")), "the departure to count")
+    await world.until_replaced(victim["metadata"]["uid"])
     await world.until(lambda o: not o["status"].get("replacements"), "the departure to be made good")
     await world.until_ready()
 
