@@ -13,6 +13,7 @@ from typing import Final
 
 from bench.figures import Figure, quantile, ratio_of_medians, report
 from bench.idle import idle
+from bench.many import many
 from bench.place import Place, place
 from bench.rollouts import openings, totals
 from bench.startup import crowd, start_up
@@ -21,7 +22,7 @@ from lab.controlplane import ControlPlane, ControlPlaneError
 from lab.operator_process import OperatorProcessError
 from lab.toolchain import ToolchainError, ensure_control_plane
 
-PARTS: Final = ("work", "totals", "openings", "idle", "startup")
+PARTS: Final = ("work", "totals", "openings", "idle", "many", "startup")
 FEW: Final = 100  # unrelated claims
 IDLE_SECONDS: Final = 60.0
 
@@ -46,6 +47,9 @@ async def measure(here: Place, options: argparse.Namespace) -> list[Figure]:
     if "idle" in options.only:
         say(f"An idle operator, for {IDLE_SECONDS:g} s")
         figures += await _idle(here)
+    if "many" in options.only:
+        say(f"{options.rollouts} rollouts at once")
+        figures += await _many(here, options.rollouts)
     if "startup" in options.only:
         say(f"A start with {options.claims} unrelated claims")
         figures += await _startup(here, options.claims)
@@ -103,6 +107,21 @@ async def _idle(here: Place) -> list[Figure]:
     ]
 
 
+async def _many(here: Place, count: int) -> list[Figure]:
+    found = await many(here, count)
+    figures = [
+        Figure("a rollout of 2 pods alone", found.alone, "s"),
+        Figure(f"{count} of them at once", found.together, "s"),
+        Figure("memory of the operator then", found.megabytes, "MB"),
+    ]
+    for share in (0.5, 0.99):
+        title = f"release to opening, {count} at once, p{share * 100:g}"
+        figures.append(
+            Figure(title, 1000 * quantile(found.openings, share), "ms", None, f"of {len(found.openings)}")
+        )
+    return figures
+
+
 async def _startup(here: Place, claims: int) -> list[Figure]:
     empty, _ = await start_up(here)
     await crowd(here, claims)
@@ -126,6 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="measure these parts alone")
     parser.add_argument("--rounds", type=int, default=5, help="rollouts of each way, by turns")
     parser.add_argument("--claims", type=int, default=10_000, help="unrelated claims at the start")
+    parser.add_argument("--rollouts", type=int, default=100, help="how many at once")
     options = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end in order, as with Ctrl-C
     try:

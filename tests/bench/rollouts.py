@@ -107,14 +107,14 @@ async def openings(place: Place, rounds: int, say: Say, *, replicas: int = 8) ->
                 for image in (NEWER, GOOD):
                     begin = time.monotonic()
                     await rollout(world, image, replicas)
-                    into.extend(_latencies(world, begin))
+                    into.extend(latencies(world, begin))
                 await world.scale(0)
                 await until_pods(world, 0)
         say(f"round {number + 1}: {len(found.ours)}, {len(found.bare)}, {len(found.confirming)} openings")
     return found
 
 
-def _latencies(world: World, begin: float) -> list[float]:
+def latencies(world: World, begin: float) -> list[float]:
     """Return the seconds from each release to the opening that it allowed, in the order of the API server's versions."""
     pods = [p for p in world.recorder.events(kind="Pod", predicate=_of(world)) if p.monotonic > begin]
     claims = [
