@@ -361,6 +361,7 @@ class World:
     disputed: frozenset[str] = frozenset()
     shared: SharedBudget | None = None
     maybe_sent: frozenset[str] = frozenset()
+    peers: frozenset[str] = frozenset()
     spec: dict[str, Any] = field(default_factory=dict)
     status: RolloutStatus = field(default_factory=lambda: RolloutStatus(adopted_at=at(-600)))
     generation: int = 1
@@ -495,6 +496,7 @@ class World:
             disputed=self.disputed,
             shared=self.shared,
             maybe_sent=self.maybe_sent,
+            peers=self.peers,
         )
 
     def plan(self, now: datetime = NOW) -> Plan:

@@ -257,8 +257,10 @@ class _Case:
                 device = Device(use.driver, use.pool, use.device)
                 others = []
                 for claims in self.snapshot.holders.values():
-                    # A sibling that took it is no stranger: S3 counts it, and leaves another device free.
-                    others += [c for c in claims if c.uid not in own and c.owner_pod_uid not in self.pods]
+                    # A sibling that took it is no stranger: S3 counts it, and leaves another device free. Nor is a
+                    # pod of another managed workload, which its own rollout counts.
+                    ours = {*self.pods, *self.snapshot.peers}
+                    others += [c for c in claims if c.uid not in own and c.owner_pod_uid not in ours]
                 why = self._held(device, others) or self._unpublished(device, wanted)
                 why = why or self._short(device, others, wanted)
                 if why:

@@ -223,7 +223,9 @@ def _unavailable(replacement: Replacement, snapshot: Snapshot) -> Obstacle | Non
         for use in held.devices:
             device = Device(use.driver, use.pool, use.device)
             named = tuple(r for r in asked if r.name == use.request)
-            pool = _pool(device, replacement, snapshot)
+            # So do pods of workloads that others of our kind manage: each is counted by its own, and two that wait for
+            # what the other one got would wait for ever, while just as many devices are free.
+            pool = _pool(device, replacement, snapshot, but=snapshot.peers)
             if (
                 not asked
             ):  # whether a successor that has no claims yet tolerates our own taint is not its obstacle
@@ -241,8 +243,10 @@ def _requests(replacement: Replacement, snapshot: Snapshot) -> tuple[DeviceReque
     return tuple(request for claim in claims if claim.owner_pod_uid for request in claim.requests)
 
 
-def _pool(device: Device, replacement: Replacement, snapshot: Snapshot) -> Pool:
-    """Return the device's pool as others hold it.
+def _pool(
+    device: Device, replacement: Replacement, snapshot: Snapshot, *, but: frozenset[str] = frozenset()
+) -> Pool:
+    """Return the device's pool as others hold it; `but` are UIDs of pods that do not count.
 
     The workload's own pods swap devices when two of them left: S3 counts whoever holds one, and another is free then.
     Waiting for the sibling that was quicker would be for ever.
@@ -255,7 +259,7 @@ def _pool(device: Device, replacement: Replacement, snapshot: Snapshot) -> Pool:
         for held, claims in snapshot.holders.items()
         if (held.driver, held.pool) == (device.driver, device.pool)
         for claim in claims
-        if claim.uid not in own and claim.owner_pod_uid not in siblings
+        if claim.uid not in own and claim.owner_pod_uid not in siblings | but
     }
     pool = pool_of(device, snapshot, beside.values())
     # The snapshot has every node that a slice names, and not those that a selector would find.

@@ -169,6 +169,8 @@ class Snapshot:
     shared: SharedBudget | None = None  # the budget across AcceleratorRollouts, and the others in it
     # UIDs of pods that may have been disrupted already, though they do not show it: the answer was lost, or is not in yet.
     maybe_sent: frozenset[str] = frozenset()
+    # UIDs of pods of other workloads that some AcceleratorRollout manages, as far as they hold devices of these pools.
+    peers: frozenset[str] = frozenset()
     policy_parks: bool = True  # the cluster serves the parking policy (1.36 and newer, installed)
 
     def devices_of(self, pod: PodRecord) -> tuple[Device, ...]:

@@ -42,6 +42,7 @@ def build(store: "Store", rollout: RolloutObject, now: datetime) -> Snapshot:
     nodes = {name: node for name in names if (node := store.nodes.named("", name))}
     unreadable = dict(_unreadable(store, topic, workload, family, devices, pools))
     freshness = store.freshness(now)
+    holders = _holders(store, devices, pools)
     return Snapshot(
         rollout=rollout,
         rivals=tuple(_rivals(store, rollout, topic)),
@@ -51,7 +52,8 @@ def build(store: "Store", rollout: RolloutObject, now: datetime) -> Snapshot:
         pods=family.pods,
         vanished=family.vanished,
         claims=family.claims,
-        holders=_holders(store, devices, pools),
+        holders=holders,
+        peers=frozenset(_peers(store, topic, holders)),
         slices=slices,
         taint_rules=tuple(r for r in store.taint_rules if any(map(r.selects, devices))),
         reservations=store.taint_rules.by("reserved", rollout.uid),
@@ -134,6 +136,16 @@ def _holders(
                 if (use.device.driver, use.device.pool) == pool:
                     found.setdefault(use.device, {})[claim.uid] = claim
     return {device: tuple(claims.values()) for device, claims in found.items()}
+
+
+def _peers(
+    store: "Store", topic: WorkloadTopic, holders: Mapping[Device, tuple[ClaimRecord, ...]]
+) -> Iterator[str]:
+    for uid in {claim.owner_pod_uid for claims in holders.values() for claim in claims}:
+        pod = store.pods.get(uid)
+        theirs = store.lineage.workload_of(pod) if pod is not None else None
+        if theirs is not None and theirs != topic and store.interests.of(theirs):
+            yield uid
 
 
 def _rivals(store: "Store", rollout: RolloutObject, topic: WorkloadTopic) -> Iterator[Rival]:

@@ -309,6 +309,15 @@ def test_a_device_that_a_sibling_took_is_no_strangers() -> None:
     assert verdict(world).released
 
 
+def test_a_device_that_a_pod_of_another_managed_workload_took_is_no_strangers() -> None:
+    """Two rollouts on one full pool: each pod got the device that the other waits for, and as many are free."""
+    world = released_world()
+    _taken(world)
+    assert not verdict(world).released
+    world.peers = frozenset({"u"})
+    assert verdict(world).released
+
+
 def test_a_device_looks_free_to_the_scheduler_before_it_is_proven_so() -> None:
     world = released_world()
     _unproven(world)

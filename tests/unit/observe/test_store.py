@@ -202,6 +202,19 @@ class TestSnapshots:
         assert found.freshness is Freshness.FRESH
         assert found.unreadable == {}
 
+    def test_pods_of_other_managed_workloads_on_our_pools_are_peers(self, web: Store) -> None:
+        owner = ("StatefulSet", "db", "uid-db")
+        pod = o.pod("db-0", owner=owner, claims={"lpu": "cdb"})
+        claim = o.claim("cdb", pod_uid="uid-db-0", device="lpu-7")
+        add(web, Kind.STATEFUL_SETS, o.stateful_set())
+        add(web, Kind.PODS, pod)
+        add(web, Kind.CLAIMS, claim)
+        assert snapshot(web).peers == frozenset(), "no AcceleratorRollout speaks for it"
+        add(web, Kind.ROLLOUTS, o.rollout("db", kind="StatefulSet", workload="db"))
+        add(web, Kind.PODS, pod)
+        assert snapshot(web).peers == {pod["metadata"]["uid"]}
+        assert snapshot(web, ("team", "db")).peers == {p.uid for p in snapshot(web).pods if p.claim_names}
+
     def test_a_rollout_without_a_workload_has_an_empty_snapshot(self, store: Store) -> None:
         add(store, Kind.ROLLOUTS, o.rollout())
         found = snapshot(store)
