@@ -51,3 +51,23 @@ def test_the_tables_name_no_reason_that_the_code_does_not_know() -> None:
     known = {member.value for kind in CODE for member in kind} | ELSEWHERE
     assert named
     assert named <= known
+
+
+STUCK = (Path(__file__).parents[3] / "docs" / "stuck.md").read_text(encoding="utf-8")
+PROGRESS: tuple[type[StrEnum], ...] = (Stage, Waiting, Refusal, Trouble, Overdue, Halted)
+NEVER_SHOWN = {Stage.DONE, Stage.FAILED}
+
+
+@pytest.mark.parametrize(
+    "reason", sorted({m.value for kind in PROGRESS for m in kind if m not in NEVER_SHOWN})
+)
+def test_who_is_stuck_finds_what_is_shown_as_progress(reason: str) -> None:
+    rows = [line.split("|")[1] for line in STUCK.splitlines() if line.startswith("| `")]
+    assert sum(f"`{reason}`" in row for row in rows) == 1, "once, in the table of docs/stuck.md"
+
+
+def test_the_page_for_who_is_stuck_knows_no_other_reason() -> None:
+    rows = [line.split("|")[1] for line in STUCK.splitlines() if line.startswith("| `")]
+    named = {reason for row in rows for reason in re.findall(r"`(\w+)`", row)} - {"PROGRESS"}
+    known: tuple[type[StrEnum], ...] = (*PROGRESS, Settled)
+    assert named <= {member.value for kind in known for member in kind}
