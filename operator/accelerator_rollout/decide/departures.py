@@ -101,7 +101,9 @@ def track(snapshot: Snapshot, now: datetime) -> tuple[Replacement, ...]:
         if leaving.uid not in entries and _matters(leaving, snapshot):
             entries[leaving.uid] = record(leaving, snapshot, Cause.DEPARTURE, Stage.TERMINATING, now)
     for gone in snapshot.vanished:
-        if gone.pod.uid not in entries and _matters(gone.pod, snapshot):
+        if gone.pod.uid not in entries and (
+            _matters(gone.pod, snapshot) or _to_be_left_alone(gone.pod, snapshot)
+        ):
             entry = record(gone.pod, snapshot, Cause.DEPARTURE, Stage.RELEASING, now)
             entries[entry.id] = entry.model_copy(update={"vanished_at": _up(gone.at)})
     for claim in _orphaned(snapshot, entries):
@@ -165,6 +167,19 @@ def _matters(pod: PodRecord, snapshot: Snapshot) -> bool:
     holds = any(name in names and claim.uses is not None for name, claim in snapshot.claims.items())
     # What an ended pod held and let go in order is nobody's concern any more: its object may lie about for days.
     return holds or (pod.bound and not ended_in_order(pod))
+
+
+def _to_be_left_alone(pod: PodRecord, snapshot: Snapshot) -> bool:
+    """Whether devices that a vanished pod let go in order, before we looked, are still to settle, or to be checked.
+
+    Race: a StatefulSet's or DaemonSet's controller deletes a pod that its kubelet evicted, and the claim goes as quickly.
+    """
+    release = snapshot.rollout.spec.release
+    return (
+        pod.bound
+        and bool(pod.claims or pod.extended_claim)
+        and bool(release.settle_seconds or release.checks)
+    )
 
 
 def _refreshed(entry: Replacement, pod: PodRecord, snapshot: Snapshot) -> Replacement:

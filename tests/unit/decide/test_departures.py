@@ -340,3 +340,15 @@ def test_claims_that_another_pod_owns_are_not_the_departed_pods() -> None:
     world.leave("worker-1")
     world.claims["worker-1-device"] = claim_of(pod("worker-1", uid="another"), device(1))
     assert tracked(world)["worker-1"].claims == ()
+
+
+@pytest.mark.parametrize("release", [{}, {"settleSeconds": 5}])
+def test_what_went_in_order_before_anyone_looked_is_noted_only_to_settle(release: dict[str, int]) -> None:
+    world = running("StatefulSet")
+    world.spec = {"release": release}
+    world.end("worker-1")
+    world.vanish("worker-1")
+    world.put(gated_pod("worker-1", created=at(-1)))
+    decided = world.plan()
+    assert [e.stage for e in decided.status.replacements] == ([Stage.SETTLING] if release else [])
+    assert len(of_type(decided.actions, OpenGate)) == (0 if release else 1)
