@@ -60,9 +60,10 @@ def next_step(
         return Blocked(behind)
     live = [p for p in snapshot.pods if p.live]
     stale = [p for p in live if not driver.updated(p)]
-    restarting = not stale
+    # What the partition keeps is of another revision for good, and has no restart wait.
+    restarting = not stale or extent.partitioned
     if restarting:
-        stale = [p for p in live if restart.older(p, snapshot, now)]
+        stale = [p for p in live if driver.updated(p) and restart.older(p, snapshot, now)]
     else:
         stale = [p for p in stale if p.uid in extent.due]
     if not stale:
@@ -77,7 +78,7 @@ def next_step(
         if not stale:
             return Blocked(shut.why)
     waits = driver.held_back() or gate_unknown(snapshot) or _double(snapshot)
-    if restarting and not driver.complete():
+    if restarting and (driver.stepping() if extent.partitioned else not driver.complete()):
         waits = waits or NotNow(
             Waiting.CONTROLLER_BEHIND, "the workload's controller is not done with the last step"
         )

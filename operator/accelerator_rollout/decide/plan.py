@@ -480,7 +480,15 @@ class _Decision:
             return None
         live = [p for p in self.snapshot.pods if p.live]
         well = all(available(p, self.min_ready, self.now) for p in live)
+        if self._restarts_beside_partition():
+            return None
         return self.extent.why if well and len(live) == self.workload.replicas else None
+
+    def _restarts_beside_partition(self) -> bool:
+        """Whether pods of the target revision are still to be replaced for their age."""
+        return self.driver is not None and any(
+            p.live and self.driver.updated(p) and not self._current(p) for p in self.snapshot.pods
+        )
 
     def _waits(self) -> Standing | None:
         """Return what the oldest pod that is not available waits for: outside a replacement, nothing else tells."""

@@ -2,7 +2,8 @@
 
 Nothing of this stands in the template, so that no tool that owns the template puts it back. Only once no pod is of
 another revision than the target do old ones of the target's own have their turn: those that a rollout replaces are
-young enough afterwards.
+young enough afterwards. Those that spec.strategy.partition keeps at another revision have no turn: they would come back
+at the target.
 """
 
 from datetime import datetime

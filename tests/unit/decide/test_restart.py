@@ -7,7 +7,7 @@ import pytest
 from accelerator_rollout.api.models import Outcome
 from accelerator_rollout.decide.actions import Action, EvictPod, PreferVictim, UnpauseDeployment
 from accelerator_rollout.decide.reasons import Halted, Waiting
-from builders import CREATED, NEW, NOW, World, at, budget, device, of_type, pod, replica_set, running
+from builders import CREATED, NEW, NOW, OLD, World, at, budget, device, of_type, pod, replica_set, running
 
 EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 
@@ -164,3 +164,15 @@ def test_a_second_look_keeps_to_the_first_choice(kind: str) -> None:
     again = world.plan(at(1))
     assert evicted(again.actions) == evicted(first.actions)
     assert not again.notices
+
+
+def test_beside_a_partition_the_updated_pods_are_restarted_and_the_kept_ones_stay() -> None:
+    world = restarted("StatefulSet")
+    world.spec["strategy"] = {"partition": 2}
+    for name in ("worker-0", "worker-1"):
+        world.change(name, revision=OLD)
+    assert evicted(world.plan().actions) == ["worker-2"]
+    assert reason(world, "Ready")[0] == "False"
+    renew(world, "worker-2")
+    assert not evicted(world.plan().actions)
+    assert reason(world, "Ready") == ("True", "PartitionReached")
