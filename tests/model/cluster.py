@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
+from pydantic import ValidationError
+
 from accelerator_rollout.api.models import (
     ActionType,
     RequestedAction,
@@ -19,8 +21,9 @@ from accelerator_rollout.api.models import (
     RolloutStatus,
 )
 from accelerator_rollout.decide.holds import is_hold
-from accelerator_rollout.names import FINALIZER, GATE
+from accelerator_rollout.names import FINALIZER, GATE, HOSTNAME_LABEL
 from accelerator_rollout.records import (
+    BudgetRecord,
     ClaimRecord,
     DaemonSetRecord,
     DeploymentRecord,
@@ -46,6 +49,7 @@ from builders import (
     NAME,
     NOW,
     SPACE,
+    budget,
     daemon_set,
     deployment,
     node,
@@ -59,6 +63,7 @@ from model.rolling import RollingUpdate
 GRACE, EXTRA = 3, 6  # seconds: of the pods, and of the wait for unproven releases
 LEFTOVERS = GRACE + EXTRA - 1  # seconds after which the kubelet has stopped a pod whose object is gone
 BROKEN = Taint("vendor.example.com/broken", "", "NoSchedule")
+ZONE = "topology.kubernetes.io/zone"
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,9 @@ class Cluster:
     forced: dict[str, int] = field(default_factory=dict)  # pods ended without their kubelet: the moment
     forced_held: set[str] = field(default_factory=set)  # of those, whose claim was held then
     stuck_nodes: set[str] = field(default_factory=set)  # whose driver fails to unprepare
+    pins: dict[str, str] = field(default_factory=dict)  # pod UID: the node that its selector names
+    budget: BudgetRecord | None = None
+    spare: int = 1  # pods that the budget allows to be down
     overlaps: list[Overlap] = field(default_factory=list)
     deletions: list[str] = field(default_factory=list)  # UIDs of pods that somebody asked to go
     rollout: RolloutObject | None = None
@@ -128,7 +136,8 @@ class Cluster:
             facts |= {"update_revision": "", "current_revision": ""}
         self.workload = make(self.replicas, **facts)
         for number in range(self.devices):
-            self.nodes[f"node-{number}"] = node(f"node-{number}")
+            labels = {HOSTNAME_LABEL: f"node-{number}", ZONE: f"zone-{number % 2}"}
+            self.nodes[f"node-{number}"] = node(f"node-{number}", labels=labels)
             self.slices[f"slice-{number}"] = pool(number)
 
     # Shared
@@ -475,9 +484,10 @@ class Cluster:
             if claim is None:
                 continue
             if claim.uses is not None:
-                self.put_pod(pod, node=claim.uses[0].device.pool)
+                if self.takes(claim.uses[0].device.pool, pod):
+                    self.put_pod(pod, node=claim.uses[0].device.pool)
                 continue
-            free = [d for d in self.free_devices() if pod.aimed_at in ("", d.pool)]
+            free = [d for d in self.free_devices() if self.takes(d.pool, pod)]
             if free:
                 chosen = self.random.choice(free)
                 reserved = (Reservation("", "pods", pod.name, pod.uid),)
@@ -490,6 +500,13 @@ class Cluster:
                 if self.random.random() < 0.7:
                     self.put_pod(self.pods[pod.uid], node=chosen.pool)
 
+    def takes(self, name: str, pod: PodRecord) -> bool:
+        """Whether the pod may go to the node: a DaemonSet's goes to its own, cordoned or not."""
+        if pod.aimed_at:
+            return pod.aimed_at == name
+        there = self.nodes.get(name)
+        return (there is None or not there.unschedulable) and self.pins.get(pod.uid, name) == name
+
     def free_devices(self) -> list[Device]:
         taken = {u.device for c in self.claims.values() for u in c.uses or ()}
         return [d for d in self.published() if d not in taken]
@@ -500,6 +517,17 @@ class Cluster:
                 for made in one.devices:
                     if not made.taints:
                         yield Device(DRIVER, one.pool, made.name)
+
+    # The controller of PodDisruptionBudgets
+
+    def run_budget(self) -> None:
+        if self.budget is not None:
+            ready = sum(p.ready for p in self.live() if p.name.startswith(NAME))
+            allowed = max(0, ready - (self.workload.replicas - self.spare))
+            if self.budget.disruptions_allowed != allowed:
+                self.budget = replace(
+                    self.budget, disruptions_allowed=allowed, resource_version=self.changed()
+                )
 
     # The kubelets
 
@@ -578,6 +606,28 @@ class Cluster:
     def resume_by_hand(self) -> None:
         if isinstance(self.workload, DeploymentRecord) and self.workload.paused:
             self.set_workload(spec=True, paused=False)
+
+    def set_budget(self, spare: int | None) -> None:
+        """Let a PodDisruptionBudget allow so many pods to be down; None takes it away."""
+        self.spare = spare or 0
+        self.budget = None if spare is None else budget(0, resource_version=self.changed())
+        self.run_budget()
+
+    def forbidden(self, pod: PodRecord) -> bool:
+        """Whether the eviction API answers 429: a pod that is not ready may always go."""
+        return pod.ready and self.budget is not None and self.budget.disruptions_allowed < 1
+
+    def cordon(self, name: str, *, on: bool) -> None:
+        if self.nodes[name].unschedulable != on:
+            self.nodes[name] = replace(self.nodes[name], unschedulable=on, resource_version=self.changed())
+
+    def drain(self, name: str) -> None:
+        """Cordon the node, and evict its pods; a DaemonSet's are left where they are."""
+        self.cordon(name, on=True)
+        for pod in [p for p in self.live() if p.node == name and not p.aimed_at]:
+            self.run_budget()
+            if not self.forbidden(pod):
+                self.delete_pod(pod)
 
     def some_pod(self, wanted: Iterable[PodRecord]) -> PodRecord | None:
         pods = sorted(wanted, key=lambda p: p.uid)
@@ -684,10 +734,19 @@ class Cluster:
             over["generation"] = self.rollout.generation + 1
         self.rollout = replace(self.rollout, resource_version=self.changed(), **over)
 
-    def pause_rollout(self, *, paused: bool) -> None:
-        if self.rollout is not None and self.rollout.spec.paused != paused:
-            spec = self.rollout.spec.model_copy(update={"paused": paused})
+    def edit(self, patch: dict[str, Any]) -> None:
+        """A merge patch of spec. What the API server refuses changes nothing."""
+        if self.rollout is None:
+            return
+        try:
+            spec = RolloutSpec.from_raw(_merged(self.rollout.spec.to_raw(), patch))
+        except ValidationError:
+            return
+        if spec != self.rollout.spec:
             self.set_rollout(renew=True, spec=spec)
+
+    def pause_rollout(self, *, paused: bool) -> None:
+        self.edit({"paused": paused})
 
     def ask(self, action: ActionType) -> None:
         if self.rollout is not None and self.rollout.deletion is None:
@@ -709,19 +768,21 @@ class Cluster:
                 self.changed()
                 self.rollout = None
 
-    def heal(self) -> None:
-        """End every fault and every stop."""
+    def heal(self, spec: dict[str, Any]) -> None:
+        """End every fault and every stop; `spec` is what ends those that stand there."""
+        self.edit(spec)
+        self.set_budget(None)
         self.stuck_nodes.clear()
         self.strangers_leave()
         for name in sorted(self.away):
             self.return_node(name, rebooted=self.random.random() < 0.5)
         for number in range(self.devices):
             self.set_node(f"node-{number}", ready=True)
+            self.cordon(f"node-{number}", on=False)
             self.taint(number, on=False)
             self.set_slice(f"slice-{number}", slice_count=1)
-        self.pause_rollout(paused=False)
-        spec = self.workload
-        if isinstance(spec, DeploymentRecord) and spec.paused and spec.parked is None:
+        workload = self.workload
+        if isinstance(workload, DeploymentRecord) and workload.paused and workload.parked is None:
             self.resume_by_hand()
 
     def run_all(self) -> None:
@@ -731,11 +792,21 @@ class Cluster:
         self.run_stateful_set()
         self.run_daemon_set()
         self.run_pod_gc()
+        self.run_budget()
         self.run_claims()
         self.run_scheduler()
         for name in tuple(self.nodes):
             self.run_kubelet(name)
         self.run_claims()
+
+
+def _merged(old: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """Return what an RFC 7386 merge patch makes of the value."""
+    merged = dict(old)
+    for key, value in patch.items():
+        deeper = value if not isinstance(value, dict) else _merged(old.get(key) or {}, value)
+        merged[key] = deeper
+    return merged
 
 
 def _rank(pod: PodRecord) -> tuple[object, ...]:

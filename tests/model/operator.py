@@ -46,6 +46,7 @@ from accelerator_rollout.decide.plan import plan
 from accelerator_rollout.decide.snapshot import Freshness, HoldAbility, Snapshot, Vanished
 from accelerator_rollout.names import FINALIZER, GATE, GROUP, GUARD_FINALIZER, PLURAL
 from accelerator_rollout.records import (
+    BudgetRecord,
     ClaimRecord,
     DeploymentRecord,
     Device,
@@ -85,6 +86,7 @@ class Store:
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
     slices: dict[str, SliceRecord] = field(default_factory=dict)
     revisions: dict[str, RevisionRecord] = field(default_factory=dict)
+    budget: BudgetRecord | None = None
     workload: Workload | None = None
     rollout: RolloutObject | None = None
     vanished: dict[str, Vanished] = field(default_factory=dict)
@@ -161,6 +163,7 @@ class Operator:
                 store.revisions = dict(cluster.revisions)
             case "pools":
                 store.nodes, store.slices = dict(cluster.nodes), dict(cluster.slices)
+                store.budget = cluster.budget
             case "rollout":
                 store.rollout = cluster.rollout
 
@@ -194,7 +197,7 @@ class Operator:
             slices=tuple(store.slices.values()),
             taint_rules=(),
             nodes=dict(store.nodes),
-            budgets=(),
+            budgets=(store.budget,) if store.budget is not None else (),
             freshness=Freshness.STALE if self.stale else Freshness.FRESH,
             watched_since=store.watched_since,
             revisions=tuple(store.revisions.values()),
@@ -318,13 +321,18 @@ class Operator:
                 cluster.put_pod(self._pod(uid), deletion_cost=cost)
                 self._saw_pod(uid)
             case EvictPod(_, uid):
-                cluster.delete_pod(self._pod(uid))
-            case OpenGate(_, uid, _, _, guard):
+                pod = self._pod(uid)
+                if cluster.forbidden(pod):
+                    raise _ConflictError  # 429
+                cluster.delete_pod(pod)
+            case OpenGate(_, uid, _, hostname, guard):
                 pod = self._pod(uid)
                 if guard and pod.terminating:
                     raise _ConflictError  # no finalizer can be added any more
                 finalizers = (*pod.finalizers, GUARD_FINALIZER) if guard else pod.finalizers
                 cluster.put_pod(pod, gates=tuple(g for g in pod.gates if g != GATE), finalizers=finalizers)
+                if hostname:
+                    cluster.pins[uid] = hostname
                 self._saw_pod(uid)
                 leaving = fresh.rollout.deletion is not None
                 self.openings[uid] = Opening(self.store.pods_at, without_proof=leaving)

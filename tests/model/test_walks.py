@@ -61,11 +61,42 @@ _FORCED_BESIDE_AN_EVICTION = ["round"] * 17 + ["evict", "round", "force"]
 _NODE_GOES_IN_A_STEP = (
     ["round"] * 9 + ["tick", "kubelet", "new image", "round", "node", "node goes"] + ["round"] * 5
 )  # fmt: skip
+_EVICTED_TO_SETTLE = ["new image", "spec: settle", "round", "round", "evict"]
+_REPLACED_WHILE_GATED = (
+    ["round"] * 4 + ["spec: settle"] + ["round"] * 4 + ["new image", "round", "bad image"] + ["round"] * 3
+)  # fmt: skip
+_ENDED_LONG_AGO = (
+    ["round"] * 3 + ["evict", "spec: partition", "spec: release timeout", "spec: release timeout", "spec: hold"]
+    + ["evict", "driver", "spec: order", "kubelet", "spec: settle"]
+)  # fmt: skip
+_GUARDED_AND_NEVER_BOUND = (
+    ["spec: guard", "round", "taint", "scale", "round", "new image", "uncordon", "round", "round", "operator"]
+)  # fmt: skip
+_RESTART_BESIDE_A_PARTITION = (
+    ["round", "new image", "spec: placement", "round", "spec: stage timeouts", "spec: failure policy"] + ["round"] * 5
+    + ["restart soon", "round", "spec: partition beside steps", "spec: allow later", "spec: no steps", "spec: guard"]
+    + ["round", "spec: no partition", "round", "round", "force", "round", "round", "spec: on timeout", "round"]
+    + ["new image", "spec: partition", "round", "round", "round", "revert"] + ["round"] * 4
+    + ["spec: failure threshold", "round", "round"]
+)  # fmt: skip
 FOUND = {
     "an open pod gets the device of a collected one": ("Deployment, guarded", 659, _COLLECTED),
     "a held departure that no status tells of": ("StatefulSet, held and guarded", 0, _COLLECTED_AND_HELD),
     "a held departure beside a proven one": ("Deployment, held", 0, _FORCED_BESIDE_AN_EVICTION),
     "a held departure while another is replaced": ("StatefulSet, held", 0, _NODE_GOES_IN_A_STEP),
+    "a pod that is gone before anyone looks settles": (
+        "DaemonSet, adopted while it runs",
+        384,
+        _EVICTED_TO_SETTLE,
+    ),
+    "a gated pod that is replaced has nothing to settle": (
+        "StatefulSet, held and guarded",
+        18,
+        _REPLACED_WHILE_GATED,
+    ),
+    "a pod that ended long ago has settled": ("Deployment, guarded", 198, _ENDED_LONG_AGO),
+    "a guarded pod that never had a node": ("Deployment, soaking", 187, _GUARDED_AND_NEVER_BOUND),
+    "a restart beside a partition": ("Deployment", 691, _RESTART_BESIDE_A_PARTITION),
 }
 
 

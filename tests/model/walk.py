@@ -13,8 +13,9 @@ from accelerator_rollout.api.models import ActionType
 from accelerator_rollout.decide.holds import is_hold
 from accelerator_rollout.decide.plan import plan
 from accelerator_rollout.names import GATE
-from accelerator_rollout.records import ClaimRecord, DeploymentRecord
+from accelerator_rollout.records import ClaimRecord, DeploymentRecord, PodRecord
 from model.cluster import Cluster, Overlap
+from model.edits import EDITS, HEALED, edit
 from model.operator import KINDS, Operator
 
 REST: Final = 400  # seconds within which a healed world must come to rest
@@ -141,6 +142,12 @@ class Walk:
     def undo(self) -> None:
         self.cluster.ask(ActionType.UNDO)
 
+    def promote(self) -> None:
+        self.cluster.ask(ActionType.PROMOTE)
+
+    def promote_all(self) -> None:
+        self.cluster.ask(ActionType.PROMOTE_ALL)
+
     def scale(self) -> None:
         self.cluster.scale(self.cluster.random.randint(0, self.cluster.devices))
 
@@ -155,6 +162,9 @@ class Walk:
     def flip_node(self) -> None:
         name = self.some_node()
         self.cluster.set_node(name, ready=not self.cluster.nodes[name].ready)
+
+    def cordon_some_node(self, *, on: bool) -> None:
+        self.cluster.cordon(self.some_node(), on=on)
 
     def flip_taint(self) -> None:
         number = self.cluster.random.randrange(self.cluster.devices)
@@ -193,7 +203,7 @@ class Walk:
         """Heal everything, return in how many seconds the world came to rest; fails if it does not."""
         self.log.append("heal")
         self.operator.stale = False
-        self.cluster.heal()
+        self.cluster.heal(HEALED)
         quiet = 0
         for second in range(REST):
             if self.cluster.rollout is None:
@@ -217,6 +227,19 @@ class Walk:
         seen = asked is None or status is None or asked.id == status.observed_action_id
         if status is not None and status.halt is not None and seen:
             self.retry()
+        for pod in self.pinned_for_ever():
+            self.cluster.delete_pod(pod)
+
+    def pinned_for_ever(self) -> list[PodRecord]:
+        """Pods that wait for the one node of their selector, whose device somebody else has."""
+        cluster = self.cluster
+        free = {d.pool for d in cluster.free_devices()}
+        mine = {c.owner_pod_uid for c in cluster.claims.values() if c.uses is not None}
+        return [
+            p
+            for p in cluster.live()
+            if not p.bound and p.uid not in mine and cluster.pins.get(p.uid, next(iter(free), "")) not in free
+        ]
 
     def at_rest(self) -> bool:
         return not self.why_not()
@@ -276,6 +299,10 @@ def _see(kind: str) -> Callable[[Walk], None]:
     return lambda walk: walk.operator.see(kind)
 
 
+def _edits(title: str) -> Callable[[Walk], None]:
+    return lambda walk: edit(walk.cluster, title)
+
+
 def _kubelets(walk: Walk) -> None:
     walk.cluster.run_kubelet(walk.some_node())
 
@@ -326,7 +353,17 @@ _STEPS: Final[tuple[tuple[int, str, Callable[[Walk], None]], ...]] = (
     (2, "pool", Walk.flip_pool),
     (1, "driver", Walk.flip_driver),
     (2, "crash", lambda w: w.cluster.crash()),
+    *((len(patches), title, _edits(title)) for title, patches in EDITS.items()),
+    (2, "promote", Walk.promote),
+    (1, "promote all", Walk.promote_all),
+    (1, "budget", lambda w: w.cluster.set_budget(1)),
+    (1, "budget forbids", lambda w: w.cluster.set_budget(0)),
+    (1, "no budget", lambda w: w.cluster.set_budget(None)),
+    (1, "cordon", lambda w: w.cordon_some_node(on=True)),
+    (3, "uncordon", lambda w: w.cordon_some_node(on=False)),
+    (2, "drain", lambda w: w.cluster.drain(w.some_node())),
 )
 _BY_TITLE: Final = {title: act for _, title, act in _STEPS}
 _TABLE: Final = tuple(title for weight, title, _ in _STEPS for _ in range(weight))
+TITLES: Final = tuple(_BY_TITLE)
 STEPS: Final = len(_TABLE)

@@ -351,10 +351,22 @@ class _Case:
             return ""
         if self.not_free(departure, successor):
             return ""
+        if self.empty_handed(departure):
+            return ""
+        if entry is None and departure.present:
+            return (
+                ""  # what has ended in order may lie about for days, long after its devices were left alone
+            )
         settled = entry is not None and entry.stage is Stage.SETTLING
         if entry is not None and settled and self.now >= entry.stage_started_at + timedelta(seconds=seconds):
             return ""
         return f"the devices of {departure.label} were not left alone for {seconds} s"
+
+    def empty_handed(self, departure: _Departure) -> bool:
+        """Whether the pod never had a node or a device: it was replaced, or deleted, before it could get any."""
+        if departure.pod is None or departure.pod.bound or any(c.devices for c in departure.claims):
+            return False
+        return all(c.uses is None for c in self._own_claims(departure.pod))
 
     def unchecked(self, departure: _Departure) -> str:
         """Return that spec.release.checks were not all true of the devices, or nothing."""
@@ -411,7 +423,9 @@ class _Case:
     @cached_property
     def owed(self) -> tuple[_Departure, ...]:
         """The departures that may still hold devices."""
-        return tuple(d for d in self.departures if self.allocated(d) or self.unproven(d))
+        return tuple(
+            d for d in self.departures if not self.empty_handed(d) and (self.allocated(d) or self.unproven(d))
+        )
 
     @cached_property
     def unreleased(self) -> tuple[_Departure, ...]:
@@ -1069,10 +1083,10 @@ def _unfinished(case: _Case) -> str:
 def _kept_by_partition(case: _Case) -> set[str]:
     """Return the pods, by UID, of which spec.strategy.partition asks that they stay as they are."""
     partition = case.rollout.spec.strategy.partition
-    outdated = [p for p in case.live if case.outdated(p)]
+    another = [p for p in case.live if not case.at_target(p)]
     if isinstance(case.workload, StatefulSetRecord):
-        return {p.uid for p in outdated if int(p.name.rsplit("-", 1)[-1]) < partition}
-    return {p.uid for p in outdated} if len(outdated) <= partition else set()
+        return {p.uid for p in another if int(p.name.rsplit("-", 1)[-1]) < partition}
+    return {p.uid for p in another} if len(another) <= partition else set()
 
 
 def _take_back_our_own(case: _Case) -> Iterator[Violation]:
