@@ -59,6 +59,10 @@ chaos: venv ## 20 rollouts whose operator is killed at random moments
 hostile: venv ## 100 runs under blows that free devices without proof, with holds and without
 	$(BIN)/python -m pytest tests/cluster/hostile -m slow -s $(ARGS)
 
+.PHONY: walks
+walks: venv ## 200 random walks over a model of the cluster, then 20 on a real control plane
+	$(BIN)/python -m pytest tests/model tests/cluster/walks -m slow -s -p no:randomly $(ARGS)
+
 .PHONY: bench
 bench: venv ## Measure: ours against native, latency, writes, memory, start-up
 	$(BIN)/python -m bench $(ARGS)

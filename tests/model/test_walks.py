@@ -1,7 +1,9 @@
 """Whatever happens in whatever order, no promise is broken; and once all is healed, the world comes to rest.
 
-A walk that fails prints what happened, shrunk to the least that still fails.
+A walk that fails prints what happened, shrunk to the least that still fails. `WALKS_MODEL` sets how many long ones there are.
 """
+
+import os
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -47,7 +49,9 @@ _few = settings(
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=list(HealthCheck),
 )
-_many = settings(_few, max_examples=400, derandomize=False, print_blob=True)  # other walks in every run
+_LONG = int(os.environ.get("WALKS_MODEL") or 200)  # walks, over all worlds
+# Other walks in every run; what is printed repeats one that fails.
+_many = settings(_few, max_examples=-(-_LONG // len(WORLDS)), derandomize=False, print_blob=True)
 
 # Walks that once broke a promise, or its predicate: how the world is made, the seed, and who acts.
 _COLLECTED = (

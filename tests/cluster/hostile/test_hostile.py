@@ -10,21 +10,19 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from lab.apart import world_apart
 from lab.client import Api, ApiError, Object
 from lab.install import Account
-from lab.ledger import Ledger, Overlap
-from lab.namespaces import make_namespace, remove_namespace
-from lab.nodes import SimulatedNodes
+from lab.ledger import Overlap
 from lab.operator_process import OperatorProcess
-from lab.recorder import Recorder
 from lab.resources import NODES, PODS
 from lab.world import GOOD, NEWER, Shape, World, image_of
 
@@ -191,27 +189,6 @@ def _ready(pod: Object) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions") or [])
 
 
-@asynccontextmanager
-async def world_in(admin: Api, namespace: str, folder: Path, shape: Shape) -> AsyncIterator[World]:
-    """A world with a namespace, nodes and devices of its own, and as many devices as replicas."""
-    await asyncio.to_thread(folder.mkdir, parents=True)
-    async with AsyncExitStack() as stack:
-        await make_namespace(admin, namespace)
-        stack.push_async_callback(remove_namespace, admin, namespace)
-        ledger = stack.enter_context(Ledger(folder / "ledger.jsonl"))
-        nodes = await stack.enter_async_context(
-            SimulatedNodes(admin, ledger=ledger, driver=f"{namespace}.example.dev")
-        )
-        recorder = await stack.enter_async_context(
-            Recorder(admin, folder / "recording.jsonl", namespace=namespace)
-        )
-        for number in range(2):
-            await nodes.add(f"{namespace}-{number}", devices=REPLICAS // 2)
-        world = World(admin, namespace, nodes, ledger, recorder, shape, folder)
-        stack.push_async_callback(world.clean)
-        yield world
-
-
 def _shape(blow: str, kind: str, *, held: bool) -> Shape:
     grace = 0 if blow == "grace 0 in the template" else GRACE
     return Shape(kind, replicas=REPLICAS, grace=grace, gate="template" if held else "none", faults=SLOW)
@@ -233,7 +210,13 @@ class Campaign:
         space = self.namespace(number) if held else f"{self.namespace(number)}-plain"
         async with (
             self._side_by_side,
-            world_in(self._admin, space, self._folder / space, _shape(blow, kind, held=held)) as world,
+            world_apart(
+                self._admin,
+                space,
+                self._folder / space,
+                _shape(blow, kind, held=held),
+                devices=(REPLICAS // 2, REPLICAS // 2),
+            ) as world,
         ):
             begin = time.monotonic()
             try:
