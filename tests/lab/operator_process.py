@@ -40,11 +40,12 @@ class OperatorProcess:
         *,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        module: str = "accelerator_rollout",
     ) -> None:
-        """`arguments` follow `run` on its command line, and `environment` adds to ours."""
+        """`arguments` follow `run` on its command line, and `environment` adds to ours; `module` is what is run."""
         self.kubeconfig = kubeconfig
         (self.port,) = free_ports(1)
-        command = (sys.executable, "-m", "accelerator_rollout", "run", *self._flags(), *arguments)
+        command = (sys.executable, "-m", module, "run", *self._flags(), *arguments)
         self._component = Component(
             "operator",
             command,
@@ -63,6 +64,7 @@ class OperatorProcess:
         name: str = "operator",
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        module: str = "accelerator_rollout",
     ) -> Self:
         """An operator that has the rights of this ServiceAccount and no others; its files come into `folder`."""
         kubeconfig = folder / f"{name}.kubeconfig"
@@ -70,7 +72,13 @@ class OperatorProcess:
         connection.write_kubeconfig(
             kubeconfig, context="lab", user=account.username, namespace=account.namespace
         )
-        return cls(kubeconfig, folder / f"{name}.log", arguments=arguments, environment=environment)
+        return cls(
+            kubeconfig,
+            folder / f"{name}.log",
+            arguments=arguments,
+            environment=environment,
+            module=module,
+        )
 
     async def __aenter__(self) -> Self:
         self.start()
