@@ -37,12 +37,14 @@ class Decision:
 
 def told(plan: Plan) -> dict[str, Any]:
     """Return what a plan asks for and where it says that things stand, without the words."""
-    return {
+    found = {
         "actions": [[type(a).__name__, asdict(a)] for a in plan.actions],
         "recordFirst": plan.record_first,
         "stages": [[e.pod_name, e.stage, e.proof, e.replacement_pod_name] for e in plan.status.replacements],
         "conditions": [[c.type, c.status, c.reason] for c in plan.status.conditions],
     }
+    read_again: dict[str, Any] = json.loads(json.dumps(found))  # as a recording has it
+    return read_again
 
 
 def to_line(snapshot: Snapshot, plan: Plan, now: datetime) -> str:

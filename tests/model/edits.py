@@ -66,6 +66,12 @@ EDITS: Final[Mapping[str, tuple[Patch | Callable[[datetime], Patch], ...]]] = {
         for policy in ("Native", "OldestFirst", "NewestFirst", "ReverseOrdinal")
         for key in ("", ZONE)
     ),
+    "spec: max unavailable": tuple({"strategy": {"maxUnavailable": n}} for n in (1, 2, "50%", "100%")),
+    "spec: guardrails": (
+        {"guardrails": {"mode": "Enforce"}},
+        {"guardrails": {"mode": "Off"}},
+        {"guardrails": {"exempt": [{"rule": "PodDisruptionBudgetMissing", "reason": "a model has none"}]}},
+    ),
     "spec: failure policy": tuple({"failurePolicy": p} for p in ("Pause", "Abort", "Undo")),
     "spec: hold": tuple({"release": {"hold": h}} for h in ("Auto", "Always", "Never")),
     "spec: guard": tuple({"release": {"guard": g}} for g in ("None", "Finalizer")),
@@ -98,7 +104,12 @@ EDITS: Final[Mapping[str, tuple[Patch | Callable[[datetime], Patch], ...]]] = {
 HEALED: Final[Patch] = {
     "paused": False,
     "windows": [],
-    "strategy": {"partition": 0, "steps": []},
+    "strategy": {
+        "maxUnavailable": 2,
+        "partition": 0,
+        "steps": [],
+    },  # no Deployment of the walks takes more down
+    "guardrails": {"mode": "Warn"},
     "release": {
         "timeoutSeconds": 600,
         "hold": "Auto",

@@ -31,6 +31,12 @@ EFFECTS = {
     "action.type": DECIDE + "intent.py::test_an_abort_stops_what_would_be_done_now_and_is_stored_first",
     "action.id": DECIDE + "intent.py::test_an_id_that_was_seen_is_not_done_again_whatever_its_type",
     "restartedAt": DECIDE + "restart.py::test_an_older_pod_is_evicted_and_its_workload_left_as_it_is",
+    "strategy.maxUnavailable": DECIDE
+    + "max_unavailable.py::test_a_second_pod_goes_while_the_first_is_in_flight",
+    "guardrails.mode": DECIDE + "guardrails.py::test_enforced_it_stops_replacements",
+    "guardrails.exempt[].rule": DECIDE + "guardrails.py::test_an_exemption_covers_no_other_rule",
+    "guardrails.exempt[].reason": DECIDE
+    + "guardrails.py::test_what_is_exempt_is_told_with_its_reason_and_stops_nothing",
     "strategy.partition": DECIDE + "extent.py::test_a_partition_keeps_so_many_pods_as_they_are",
     "strategy.steps[].replicas": DECIDE + "extent.py::test_a_step_stops_at_its_pods_and_waits_for_a_person",
     "strategy.steps[].pause.type": DECIDE
