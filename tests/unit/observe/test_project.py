@@ -1,7 +1,6 @@
 """What the API server sends becomes the record that decisions expect, or a ProjectionError that names the object."""
 
 import copy
-import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -232,6 +231,25 @@ def test_a_node() -> None:
 
 
 @pytest.mark.parametrize(
+    ("conditions", "leaving"),
+    [
+        pytest.param({"DrainInProgress": "True"}, "DrainInProgress", id="a drain"),
+        pytest.param({"Drained": "True", "MaintenanceInProgress": "True"}, "Drained", id="maintenance"),
+        pytest.param(
+            {"GracefulNodeShutdownInProgress": "True"}, "GracefulNodeShutdownInProgress", id="shutdown"
+        ),
+        pytest.param({"DrainInProgress": "False", "Drained": "Unknown"}, "", id="over, or unknown"),
+        pytest.param({"MaintenancePlanned": "True"}, "", id="planned only"),
+    ],
+)
+def test_a_node_that_an_administrator_takes_out_of_service(conditions: dict[str, str], leaving: str) -> None:
+    raw = o.node("node-1")
+    raw["status"]["conditions"] += [{"type": t, "status": s} for t, s in conditions.items()]
+    record = p.node(raw)
+    assert (record.leaving, record.ready) == (leaving, True)
+
+
+@pytest.mark.parametrize(
     ("selector", "taken"),
     [
         ({"matchLabels": {"app": "web"}}, True),
@@ -287,9 +305,7 @@ def test_a_template_without_labels_has_the_digest_of_its_copy_with_the_hash_alon
 def test_a_template_of_300_kilobytes() -> None:
     big = o.template()
     big["spec"]["containers"][0]["env"] = [{"name": f"V{i}", "value": "x" * 1000} for i in range(300)]
-    began = time.perf_counter()
     first = p.template_digest(big)
-    assert time.perf_counter() - began < 0.5
     other = copy.deepcopy(big)
     other["spec"]["containers"][0]["env"][299]["value"] = "y"
     assert p.template_digest(other) != first
@@ -494,11 +510,3 @@ def test_what_is_unclear_is_refused_by_name(kind: Kind, raw: dict[str, Any], why
         project(kind, raw)
     assert refused.value.name == raw["metadata"]["name"]
     assert refused.value.name in str(refused.value)
-
-
-def test_ten_thousand_claims_within_a_second() -> None:
-    raws = [o.claim(f"c{i}", pod_uid=f"uid-{i}", device=f"lpu-{i}") for i in range(10_000)]
-    began = time.perf_counter()
-    for raw in raws:
-        d.claim(raw)
-    assert time.perf_counter() - began < 1.0
