@@ -363,6 +363,7 @@ class NodeRecord:
     ready_since: datetime | None
     unschedulable: bool
     labels: Mapping[str, str] = field(default_factory=dict)
+    leaving: str = ""  # type of its condition that tells of a drain, a shutdown or maintenance (KEP-5683); "" if none is true
 
 
 @dataclass(frozen=True, slots=True)

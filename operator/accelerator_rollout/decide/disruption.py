@@ -86,7 +86,7 @@ def next_step(
         return Blocked(waits)
     stale, cordoned = without_cordoned(stale, snapshot, now)
     if not stale:
-        return Blocked(_stay(cordoned))
+        return Blocked(_stay(cordoned, snapshot))
     most = len(stale) if restarting else extent.most
     choice = _Choice(snapshot, driver, appraisals, tuple(stale), most, now, restarting=restarting)
     victims = choice.victims()
@@ -112,7 +112,7 @@ def next_step(
 def without_cordoned(
     stale: list[PodRecord], snapshot: Snapshot, now: datetime
 ) -> tuple[list[PodRecord], list[PodRecord]]:
-    """Return the pods that may go, and the healthy ones on nodes that take no new pod.
+    """Return the pods that may go, and the healthy ones on nodes that take no new pod, or are about to be drained.
 
     Their devices would be lost to the workload, and on a fixed pool no others are left. Whoever cordoned the node is about
     to drain it, or to take that back. A pod that is down serves nobody where it is; those of a DaemonSet tolerate it.
@@ -123,17 +123,22 @@ def without_cordoned(
 
     def cordoned(pod: PodRecord) -> bool:
         node = snapshot.nodes.get(pod.node)
-        return node is not None and node.unschedulable and available(pod, seconds, now)
+        away = node is not None and (node.unschedulable or bool(node.leaving))
+        return away and available(pod, seconds, now)
 
     return [p for p in stale if not cordoned(p)], [p for p in stale if cordoned(p)]
 
 
-def _stay(cordoned: list[PodRecord]) -> NotNow:
-    where = ", ".join(sorted(f"pod {p.name} on node {p.node}" for p in cordoned))
+def _stay(cordoned: list[PodRecord], snapshot: Snapshot) -> NotNow:
+    def place(pod: PodRecord) -> str:
+        node = snapshot.nodes.get(pod.node)
+        return f"{pod.node} ({node.leaving})" if node is not None and node.leaving else pod.node
+
+    where = ", ".join(sorted(f"pod {p.name} on node {place(p)}" for p in cordoned))
     return NotNow(
         Waiting.NODE_UNSCHEDULABLE,
-        f"{where}: not replaced, since no pod could come back there. Uncordon the node, or drain it: a pod that is drained comes "
-        "back where there is room",
+        f"{where}: not replaced, since no pod could come back there, or stay. Uncordon the node (or end its maintenance), or drain "
+        "it: a pod that is drained comes back where there is room",
     )
 
 

@@ -244,10 +244,17 @@ def _gates(spec: Raw) -> tuple[str, ...]:
     return tuple(intern(read.need(gate, "name")) for gate in read.items(spec, "schedulingGates"))
 
 
+# Well-known conditions that an administrator sets (KEP-5683). MaintenancePlanned is none of them: until it begins, the node
+# serves as before.
+_LEAVING: Final = ("GracefulNodeShutdownInProgress", "DrainInProgress", "Drained", "MaintenanceInProgress")
+
+
 def node(raw: Raw) -> NodeRecord:
     """Return the record of a Node."""
     meta, status = read.mapping(raw, "metadata"), read.mapping(raw, "status")
-    ready: Raw = next((c for c in read.items(status, "conditions") if c.get("type") == "Ready"), {})
+    told = read.items(status, "conditions")
+    ready: Raw = next((c for c in told if c.get("type") == "Ready"), {})
+    true = {c.get("type") for c in told if c.get("status") == "True"}
     return NodeRecord(
         name=intern(read.need(meta, "name")),
         uid=read.need(meta, "uid"),
@@ -257,6 +264,7 @@ def node(raw: Raw) -> NodeRecord:
         ready_since=read.time(ready, "lastTransitionTime") if ready.get("status") == "True" else None,
         unschedulable=read.flag(read.mapping(raw, "spec"), "unschedulable"),
         labels=dict(read.mapping(meta, "labels")),
+        leaving=next((kind for kind in _LEAVING if kind in true), ""),
     )
 
 

@@ -39,3 +39,25 @@ async def test_pods_on_a_cordoned_node_go_last_and_only_once_it_is_uncordoned(
     await world.until_ready(image=NEWER)
     assert len(world.deletions()) == 4
     world.assert_promises()
+
+
+async def test_pods_on_a_node_under_maintenance_wait_for_its_end(
+    make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    """The conditions of KEP-5683, which an administrator sets."""
+    world = await make_world(Shape("StatefulSet", replicas=2), devices=(1, 1))
+    await world.settle_in()
+    node = (await world.pods())[0]["spec"]["nodeName"]
+    await maintain(world, node, "True")
+    await world.set_image(NEWER)
+    found = await world.until_reason("Progressing", "NodeUnschedulable")
+    assert f"{node} (MaintenanceInProgress)" in str(found["status"]["conditions"])
+    assert len(world.deletions()) == 1
+    await maintain(world, node, "False")
+    await world.until_ready(image=NEWER)
+    world.assert_promises()
+
+
+async def maintain(world: Any, node: str, status: str) -> None:
+    condition = {"type": "MaintenanceInProgress", "status": status, "reason": "Firmware", "message": ""}
+    await world.api.patch(NODES, node, {"status": {"conditions": [condition]}}, subresource="status")

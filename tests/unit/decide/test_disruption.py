@@ -464,6 +464,20 @@ def test_pods_on_cordoned_nodes_are_left_alone_and_named(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_pods_on_nodes_that_are_being_drained_are_left_alone_too(kind: str) -> None:
+    world = running(kind)
+    cordon(world, "node-1")
+    for name in ("node-0", "node-2"):
+        world.nodes[name] = replace(world.nodes[name], leaving="DrainInProgress")
+    assert victims(world) == []
+    assert progress(world) == Waiting.NODE_UNSCHEDULABLE
+    told = next(c.message for c in world.plan().status.conditions if c.type == "Progressing")
+    assert "node-0 (DrainInProgress)" in told
+    world.nodes["node-2"] = replace(world.nodes["node-2"], leaving="")
+    assert victims(world) == ["p-worker-2"]
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_a_pod_that_is_down_goes_from_a_cordoned_node_too(kind: str) -> None:
     world = running(kind)
     cordon(world, "node-1")
