@@ -1,7 +1,7 @@
 """Random walks on a real control plane: people do what they like, then all is healed, and the last spec is what stands there.
 
-Each walk has a namespace, nodes and devices of its own, on a full pool. Devices are held, so that not even a forced deletion
-may have one prepared twice. `WALKS_SEED` repeats a run, `WALKS_RUNS` sets how many walks there are.
+Each walk has a namespace, nodes and devices of its own, on a full pool, and strangers that want any device. Devices are held, so
+that not even a forced deletion may have one prepared twice. `WALKS_SEED` repeats a run, `WALKS_RUNS` sets how many walks there are.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from lab.world import BROKEN, GOOD, NEWER, Shape, World, gated
 SIDE_BY_SIDE: Final = 5
 REPLICAS: Final = 4
 KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet")
-SLOW: Final = {"teardown_seconds": 0.4, "unprepare_seconds": 0.4, "ready_seconds": 0.2}
+SLOW: Final = {"teardown_seconds": 0.5, "unprepare_seconds": 1.0, "ready_seconds": 0.2}
 # Longer than what the simulated nodes need to end what was left behind, also after a stop.
 SPEC: Final = {"release": {"hold": "Always", "unproven": {"extraSeconds": 8}}}
 LONGEST_STOP: Final = 3.0  # seconds without a kubelet
@@ -46,6 +46,7 @@ class Walk:
     log: list[str] = field(default_factory=list)
     cordoned: set[str] = field(default_factory=set)
     stops: list[asyncio.Task[None]] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
     asked: int = 0
 
     async def take(self, title: str) -> None:
@@ -75,6 +76,15 @@ class Walk:
         if found:
             name = self.dice.choice(found)["metadata"]["name"]
             await self.world.api.delete(PODS, name, self.world.namespace, grace_seconds=grace)
+
+    async def stranger_comes(self) -> None:
+        name = f"stranger-{len(self.log)}"
+        self.strangers.append(name)
+        await self.world.make_pod(name)
+
+    async def strangers_leave(self) -> None:
+        while self.strangers:
+            await self.world.api.delete_if_there(PODS, self.strangers.pop(), self.world.namespace)
 
     async def some_node(self) -> SimulatedNode | None:
         bound = [p for p in await self.world.pods() if p["spec"].get("nodeName")]
@@ -122,6 +132,7 @@ class Walk:
         self.log.append("heal")
         await asyncio.gather(*self.stops)
         await self.uncordon()
+        await self.strangers_leave()
         await self.edit(HEALED)
         if self.asked:
             await self.world.until(self._answered, "the last action to be seen and done", seconds=60)
@@ -165,6 +176,8 @@ STEPS: Final[Mapping[str, Callable[[Walk], Awaitable[None]]]] = {
     "drain": Walk.drain,
     "uncordon": Walk.uncordon,
     "stop a kubelet": Walk.stop_kubelet,
+    "a stranger comes": Walk.stranger_comes,
+    "strangers leave": Walk.strangers_leave,
 }
 
 
