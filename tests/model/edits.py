@@ -18,8 +18,6 @@ Patch = dict[str, Any]
 INEXPRESSIBLE: Final[Mapping[str, str]] = {
     "workloadRef.": "cannot be changed: the API server refuses that",
     "release.reservation": "the model has no DeviceTaintRules, and its claims no tolerations",
-    "release.checks[].": "the model's devices publish no attributes, and there is no Prometheus to ask",
-    "health.checks[].": "there is no Prometheus to ask",
 }
 """Beginnings of fields that the model cannot express, and why."""
 
@@ -47,6 +45,7 @@ def _late(*, minute: bool) -> Patch:
     return {"progressDeadlineSeconds": 60 if minute else 30, "release": {"timeoutSeconds": 12}}
 
 
+_PROMETHEUS: Final = {"address": "http://prometheus", "query": "memory_used", "condition": "value < 1"}
 _MANUAL: Final = {"type": "Manual"}
 _TIMED: Final = {"type": "Duration", "durationSeconds": 20}
 
@@ -94,6 +93,16 @@ EDITS: Final[Mapping[str, tuple[Patch | Callable[[datetime], Patch], ...]]] = {
     ),
     "spec: min ready": tuple({"health": {"minReadySeconds": n}} for n in (0, 3)),
     "spec: soak": tuple({"health": {"soakSeconds": n}} for n in (0, 5)),
+    # What they are answered is the step "checks fail".
+    "spec: release checks": (
+        {"release": {"checks": [{"name": "clean", "cel": "device.node != ''"}]}},
+        {"release": {"checks": [{"name": "empty", "prometheus": _PROMETHEUS}]}},
+        {"release": {"checks": []}},
+    ),
+    "spec: health checks": (
+        {"health": {"soakSeconds": 5, "checks": [{"name": "serves", "prometheus": _PROMETHEUS}]}},
+        {"health": {"checks": []}},
+    ),
     "spec: failure threshold": tuple({"health": {"failureThreshold": n}} for n in (1, 3)),
     "spec: deny now": (_denied,),
     "spec: allow later": (_allowed_later,),

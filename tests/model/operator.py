@@ -12,6 +12,7 @@ from accelerator_rollout.decide.actions import (
     Action,
     AddFinalizer,
     AddGuard,
+    CheckHealth,
     EndHold,
     EvictPod,
     HoldClaim,
@@ -23,6 +24,7 @@ from accelerator_rollout.decide.actions import (
     RemoveFinalizer,
     RemoveGuard,
     RestoreTemplate,
+    RunChecks,
     UnmanageDeployment,
     UnpauseDeployment,
 )
@@ -43,7 +45,14 @@ from accelerator_rollout.decide.invariants import Violation, violations
 from accelerator_rollout.decide.outcome import Plan
 from accelerator_rollout.decide.patience import patience
 from accelerator_rollout.decide.plan import plan
-from accelerator_rollout.decide.snapshot import Freshness, HoldAbility, Snapshot, Vanished
+from accelerator_rollout.decide.snapshot import (
+    CheckRun,
+    Freshness,
+    HealthRun,
+    HoldAbility,
+    Snapshot,
+    Vanished,
+)
 from accelerator_rollout.names import FINALIZER, GATE, GROUP, GUARD_FINALIZER, PLURAL
 from accelerator_rollout.records import (
     BudgetRecord,
@@ -110,6 +119,9 @@ class Operator:
     decide: object = plan
     store: Store = field(default_factory=Store)
     stale: bool = False
+    unfit: bool = False  # what every check says
+    checked: dict[str, CheckRun] = field(default_factory=dict)
+    health: dict[str, HealthRun] = field(default_factory=dict)
     dies_before: int | None = None  # writes until the process ends
     openings: dict[str, Opening] = field(default_factory=dict)  # by pod UID
     unwatched: set[str] = field(default_factory=set)  # pods that went while no process watched, unrecorded
@@ -141,6 +153,8 @@ class Operator:
         self.store.watched_since = cluster.now
         self.stale = False
         self.untold = None
+        self.checked.clear()
+        self.health.clear()
 
     def see(self, kind: str) -> None:
         """Take in all events of one kind, in order."""
@@ -202,6 +216,8 @@ class Operator:
             watched_since=store.watched_since,
             revisions=tuple(store.revisions.values()),
             restore=True,
+            checked=dict(self.checked),
+            health=dict(self.health),
             hold=HoldAbility.POSSIBLE if self.cluster.hold else HoldAbility.NOT_PERMITTED,
         )
 
@@ -254,6 +270,10 @@ class Operator:
 
     def _act(self, action: Action, snapshot: Snapshot) -> None:
         fresh = snapshot
+        if isinstance(action, RunChecks | CheckHealth):
+            self._ask(action, snapshot)
+            self.actions.append(action)
+            return
         if not isinstance(action, AddFinalizer | RemoveFinalizer | ProbeGate):
             reads = {read: self._read(read) for read in reads_for(action, snapshot)}
             fresh = merge(snapshot, reads, self.cluster.now)
@@ -262,6 +282,17 @@ class Operator:
         self._write()
         self.actions.append(action)
         self._send(action, fresh)
+
+    def _ask(self, action: RunChecks | CheckHealth, snapshot: Snapshot) -> None:
+        """Ask the checks: the next decision sees what came of it, as long as the process lives."""
+        failures = ("check of the model: not true",) if self.unfit else ()
+        generation, now = snapshot.rollout.generation, self.cluster.now
+        if isinstance(action, RunChecks):
+            self.checked[action.replacement_id] = CheckRun(generation, now, failures)
+            return
+        before = self.health.get(action.pod_uid)
+        in_a_row = (before.in_a_row if before is not None and before.failures else 0) + bool(failures)
+        self.health[action.pod_uid] = HealthRun(generation, now, failures, in_a_row if failures else 0)
 
     def _write(self) -> None:
         if self.dies_before is not None:

@@ -69,6 +69,10 @@ _EVICTED_TO_SETTLE = ["new image", "spec: settle", "round", "round", "evict"]
 _REPLACED_WHILE_GATED = (
     ["round"] * 4 + ["spec: settle"] + ["round"] * 4 + ["new image", "round", "bad image"] + ["round"] * 3
 )  # fmt: skip
+_REPLACED_AND_CHECKED = (
+    ["spec: placement", "round", "round", "spec: partition beside steps", "round", "spec: release checks"]
+    + ["round"] * 2 + ["bad image"] + ["round"] * 3
+)  # fmt: skip
 _ENDED_LONG_AGO = (
     ["round"] * 3 + ["evict", "spec: partition", "spec: release timeout", "spec: release timeout", "spec: hold"]
     + ["evict", "driver", "spec: order", "kubelet", "spec: settle"]
@@ -97,6 +101,11 @@ FOUND = {
         "StatefulSet, held and guarded",
         18,
         _REPLACED_WHILE_GATED,
+    ),
+    "a gated pod that is replaced has nothing to check": (
+        "StatefulSet, held and guarded",
+        253,
+        _REPLACED_AND_CHECKED,
     ),
     "a pod that ended long ago has settled": ("Deployment, guarded", 198, _ENDED_LONG_AGO),
     "a guarded pod that never had a node": ("Deployment, soaking", 187, _GUARDED_AND_NEVER_BOUND),

@@ -191,6 +191,9 @@ class Walk:
     def flip_stale(self) -> None:
         self.operator.stale = not self.operator.stale
 
+    def flip_checks(self) -> None:
+        self.operator.unfit = not self.operator.unfit
+
     def flip_object(self) -> None:
         if self.cluster.rollout is None:
             self.cluster.create_rollout()
@@ -202,7 +205,7 @@ class Walk:
     def come_to_rest(self) -> int:
         """Heal everything, return in how many seconds the world came to rest; fails if it does not."""
         self.log.append("heal")
-        self.operator.stale = False
+        self.operator.stale = self.operator.unfit = False
         self.cluster.heal(HEALED)
         quiet = 0
         for second in range(REST):
@@ -356,6 +359,7 @@ _STEPS: Final[tuple[tuple[int, str, Callable[[Walk], None]], ...]] = (
     *((len(patches), title, _edits(title)) for title, patches in EDITS.items()),
     (2, "promote", Walk.promote),
     (1, "promote all", Walk.promote_all),
+    (2, "checks fail", Walk.flip_checks),
     (1, "budget", lambda w: w.cluster.set_budget(1)),
     (1, "budget forbids", lambda w: w.cluster.set_budget(0)),
     (1, "no budget", lambda w: w.cluster.set_budget(None)),

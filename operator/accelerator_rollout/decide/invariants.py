@@ -372,7 +372,7 @@ class _Case:
         """Return that spec.release.checks were not all true of the devices, or nothing."""
         entry = departure.entry
         asked = self.rollout.spec.release.checks
-        if not asked or entry is None or entry.released_at is not None:
+        if not asked or entry is None or entry.released_at is not None or self.empty_handed(departure):
             return ""
         if self.not_free(departure, entry.replacement_pod_uid):
             return ""
