@@ -24,7 +24,12 @@ class Wire:
         self._runner: web.AppRunner
         self._watches: dict[asyncio.Task[Any], tuple[str, web.StreamResponse]] = {}
         self._muted: set[str] = set()
+        self._frozen: set[asyncio.Task[Any]] = set()
+        self._over = asyncio.Event()
         self.refused: dict[str, int] = {}  # end of a path → the status that it answers with
+        self.retry_after = 0  # seconds that a refusal asks for, in its header
+        self.silent: set[str] = set()  # ends of paths that get no answer at all
+        self.token = ""  # what a request has to bring, if anything
         self.unwatchable: set[str] = set()  # resources whose watches are refused
         self.hidden: set[str] = set()  # resources that discovery does not show
         self.rewritten: dict[str, Callable[[Object], Object]] = {}  # objects of this name, in lists
@@ -47,6 +52,7 @@ class Wire:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._over.set()
         self.cut()
         await self._runner.cleanup()
         await self._upstream.close()
@@ -65,6 +71,10 @@ class Wire:
                 task.cancel()
         self._muted.discard(resource.plural)
 
+    def freeze(self) -> None:
+        """Pass nothing more on of the watches that stand, and keep their connections: a black hole."""
+        self._frozen |= self._watches.keys()
+
     def cut(self) -> None:
         """Break every connection that watches."""
         for task in list(self._watches):
@@ -77,9 +87,13 @@ class Wire:
             assert request.transport is not None
             request.transport.abort()
             return web.Response(status=503)
+        if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
+            return _refusal(401, {})
         for path, status in self.refused.items():
             if request.path.endswith(path):
-                return web.json_response({"kind": "Status", "message": "because of the test"}, status=status)
+                return _refusal(status, {"Retry-After": str(self.retry_after)} if self.retry_after else {})
+        if any(request.path.endswith(path) for path in self.silent):
+            await self._over.wait()
         if watch and request.path.rpartition("/")[2] in self.unwatchable:
             return web.json_response({"kind": "Status", "message": "no watch today"}, status=500)
         if any(request.path.startswith(f"/apis/{version}/") for version in self.hidden_versions):
@@ -129,8 +143,14 @@ class Wire:
         self._watches[task] = (plural, response)
         try:
             async for chunk in upstream.content.iter_any():
-                if plural not in self._muted:
+                if plural not in self._muted and task not in self._frozen:
                     await response.write(chunk)
         finally:
             del self._watches[task]
+            self._frozen.discard(task)
         return response
+
+
+def _refusal(status: int, headers: dict[str, str]) -> web.Response:
+    body = {"kind": "Status", "message": "because of the test"}
+    return web.json_response(body, status=status, headers=headers)
