@@ -23,7 +23,7 @@ from lab.world import GOOD, NEWER, MakeWorld, Shape, World, condition_of, image_
 
 EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 SCALED = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])  # a DaemonSet has no number to write
-SLOW = {"teardown_seconds": 0.8, "unprepare_seconds": 0.2}
+SLOW = {"teardown_seconds": 1.2, "unprepare_seconds": 0.2}
 THIRD = "example.com/llm:v3"
 
 

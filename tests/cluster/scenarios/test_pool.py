@@ -24,7 +24,7 @@ async def test_a4_the_pool_must_be_whole(
     kind: str, reason: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
     world = await make_world(
-        Shape(kind, replicas=1, faults={"teardown_seconds": 0.5, "unprepare_seconds": 0.5}),
+        Shape(kind, replicas=1, faults={"teardown_seconds": 1.5, "unprepare_seconds": 0.5}),
         devices=(2,),
         slices=2,
     )
@@ -50,7 +50,7 @@ async def test_a4_a_new_generation_is_no_obstacle(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
     world = await make_world(
-        Shape(kind, replicas=1, faults={"teardown_seconds": 0.5}), devices=(1,), slices=1
+        Shape(kind, replicas=1, faults={"teardown_seconds": 1.5}), devices=(1,), slices=1
     )
     await world.settle_in()
     await world.set_image(NEWER)
