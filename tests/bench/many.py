@@ -6,11 +6,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from bench.idle import megabytes
-from bench.place import OURS, Place, ready
+from bench.place import OURS, Place
 from bench.rollouts import SHORT, latencies
 from lab.client import EventType, Object
 from lab.resources import ACCELERATOR_ROLLOUTS, PODS
-from lab.world import NEWER, Shape, World, image_of, is_ready
+from lab.world import NEWER, Shape, World, image_of, is_ready, pod_is_ready
 
 REPLICAS = 2
 SECONDS = 600.0  # in which they must be done
@@ -54,7 +54,7 @@ async def _rolled_out(place: Place, worlds: list[World]) -> float:
 
     def done(pods: list[Object]) -> bool:
         new = [p for p in pods if p["metadata"]["labels"].get("app") in names and image_of(p) == NEWER]
-        return sum(map(ready, new)) == len(worlds) * REPLICAS
+        return sum(map(pod_is_ready, new)) == len(worlds) * REPLICAS
 
     begin = time.monotonic()
     await asyncio.gather(*(world.set_image(NEWER) for world in worlds))

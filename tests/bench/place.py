@@ -3,11 +3,11 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from lab.client import Api, Object
 from lab.controlplane import ControlPlane
@@ -19,7 +19,7 @@ from lab.operator_process import OperatorProcess
 from lab.processes import Component
 from lab.recorder import Recorder
 from lab.resources import PODS
-from lab.world import Shape, World, image_of
+from lab.world import Shape, World, image_of, pod_is_ready
 
 OURS: Final = "bench-ours"  # the only namespace that the operator looks after
 THEIRS: Final = "bench-theirs"
@@ -84,7 +84,9 @@ async def until_pods(world: World, count: int, image: str = "", *, seconds: floa
     """Await that so many pods of the workload, and no others, are ready and run the image."""
 
     def fine(pods: list[Object]) -> bool:
-        return len(pods) == count and all(ready(p) and (not image or image_of(p) == image) for p in pods)
+        return len(pods) == count and all(
+            pod_is_ready(p) and (not image or image_of(p) == image) for p in pods
+        )
 
     async with asyncio.timeout(seconds), aclosing(world.api.follow(PODS, world.namespace)) as changes:
         if fine(await world.pods()):
@@ -92,9 +94,3 @@ async def until_pods(world: World, count: int, image: str = "", *, seconds: floa
         async for _ in changes:
             if fine(await world.pods()):
                 return
-
-
-def ready(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod is ready."""
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

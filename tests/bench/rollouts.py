@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from bench.place import OURS, THEIRS, Place, ready, until_pods
+from bench.place import OURS, THEIRS, Place, until_pods
 from lab.client import EventType
 from lab.recorder import Recorded
-from lab.world import GOOD, NEWER, Shape, World, gated, image_of
+from lab.world import GOOD, NEWER, Shape, World, gated, image_of, pod_is_ready
 
 Say = Callable[[str], None]
 
@@ -68,7 +68,7 @@ async def rollout(world: World, image: str, replicas: int) -> float:
     await world.recorder.caught_up()
     first_ready: dict[str, float] = {}
     for one in world.recorder.events(kind="Pod", predicate=_of(world)):
-        if one.monotonic > begin and image_of(one.object) == image and ready(one.object):
+        if one.monotonic > begin and image_of(one.object) == image and pod_is_ready(one.object):
             first_ready.setdefault(one.uid, one.monotonic)
     return max(first_ready.values()) - begin
 

@@ -328,6 +328,11 @@ class World:
                 seen[one.uid] = one
         return list(seen.values())
 
+    async def gone(self) -> int:
+        """How many of the workload's pods were deleted so far."""
+        await self.recorder.caught_up()
+        return len(self.deletions())
+
     def most_down(self) -> int:
         """Return how many pods were not Ready at once at most, once all that are wanted had been."""
         wanted_now = most = 0

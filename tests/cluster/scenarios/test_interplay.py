@@ -36,12 +36,6 @@ async def made(make_world: MakeWorld, kind: str, replicas: int = 3, *, room: int
     return world
 
 
-async def gone(world: World) -> int:
-    """How many of the workload's pods were deleted so far."""
-    await world.recorder.caught_up()
-    return len(world.deletions())
-
-
 @asynccontextmanager
 async def again_and_again(do: Callable[[], Awaitable[object]], every: float) -> AsyncIterator[None]:
     """Do it all the time in the background, whoever else writes."""
@@ -111,7 +105,7 @@ async def test_a7_another_revision_in_mid_step(
     await world.set_image(last)
     await world.until_ready(image=last, seconds=90)
     assert {image_of(p) for p in await world.pods()} == {last}
-    assert await gone(world) <= 4, "each pod once, and the one that came at the second revision once more"
+    assert await world.gone() <= 4, "each pod once, and the one that came at the second revision once more"
     world.assert_promises()
 
 
@@ -131,11 +125,11 @@ async def test_a7_pause_resume_abort_and_a_third_revision_in_one_step(
         lambda o: o["status"].get("observedActionID") == "stop" and not o["status"].get("replacements"),
         "the pod in flight",
     )
-    stopped = await gone(world)
+    stopped = await world.gone()
     assert stopped <= 2
     await world.change_rollout({"paused": False, "action": {"type": "Retry", "id": "go on"}})
     await world.until_ready(image=THIRD, seconds=90)
-    assert await gone(world) <= 4
+    assert await world.gone() <= 4
     world.assert_promises()
 
 
@@ -183,7 +177,7 @@ async def test_a_template_of_300_kb_works_and_others_objects_stay_free_of_kopf(
     body = {"spec": {"template": {"spec": {"containers": [big]}}}}
     await world.api.patch(world.workload, world.name, body, world.namespace, patch_type=PatchType.STRATEGIC)
     await world.until_ready(image=NEWER)
-    assert await gone(world) == 2
+    assert await world.gone() == 2
     world.assert_promises()
     for resource in (world.workload, REPLICA_SETS, PODS, RESOURCE_CLAIMS):
         for one in (await world.api.list(resource, world.namespace)).items:
@@ -219,7 +213,7 @@ async def test_a_tool_that_resumes_the_deployment_again_and_again_costs_no_devic
     async with again_and_again(sync, 0.2):
         await world.set_image(NEWER)
         await world.until_ready(image=NEWER, seconds=90)
-        assert await gone(world) == 3
+        assert await world.gone() == 3
         world.assert_promises()
     assert world.assert_gates_after_release() == 3
 
@@ -233,7 +227,7 @@ async def test_a_departure_below_the_partition_is_told_of_and_no_other_pod_follo
     await world.change_rollout({"strategy": {"partition": 2}})
     await world.set_image(NEWER)
     await world.until_reason("Ready", "PartitionReached")
-    assert await gone(world) == 1
+    assert await world.gone() == 1
     kept = next(p for p in await world.pods() if image_of(p) == GOOD)
     await world.api.delete(PODS, kept["metadata"]["name"], world.namespace)
     expected = [GOOD, GOOD, NEWER] if kind == "Deployment" else [GOOD, NEWER, NEWER]
@@ -251,7 +245,7 @@ async def test_a_departure_below_the_partition_is_told_of_and_no_other_pod_follo
         f"rest with {reason}",
     )
     assert sorted(image_of(p) for p in await world.pods()) == expected
-    assert await gone(world) == 2
+    assert await world.gone() == 2
     world.assert_promises()
 
 

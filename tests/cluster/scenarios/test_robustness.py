@@ -87,12 +87,6 @@ async def made(make_world: MakeWorld, kind: str, replicas: int = 2, **over: Any)
     return await make_world(shape, devices=(1,) * replicas if kind == "DaemonSet" else (replicas,))
 
 
-async def gone(world: World) -> int:
-    """How many of the workload's pods were deleted so far."""
-    await world.recorder.caught_up()
-    return len(world.deletions())
-
-
 async def patched(world: World, pod: Object, body: Object) -> None:
     """Patch a pod that may be gone already."""
     name = pod["metadata"]["name"]
@@ -135,7 +129,7 @@ async def test_an_edit_is_handled_although_every_watch_is_in_a_black_hole(
     assert await behind.gauge("store_age_seconds") < INACTIVE
     behind.wire.cut()  # as Kopf does it itself after that time
     await world.until_ready(image=NEWER, seconds=90)
-    assert await gone(world) == 2
+    assert await world.gone() == 2
     world.assert_promises()
 
 
@@ -155,11 +149,11 @@ async def test_too_many_requests_for_a_while_need_no_restart_and_cost_no_pod(
     before = behind.wire.requests.total()
     await until_refused(behind)
     await asyncio.sleep(10)  # that nothing happens cannot be awaited
-    assert await gone(world) == 1
+    assert await world.gone() == 1
     assert behind.wire.requests.total() - before < 300, "nobody hammers the server"
     behind.wire.refused = {}
     await world.until_ready(image=NEWER, seconds=90)
-    assert await gone(world) == 2
+    assert await world.gone() == 2
     assert behind.operator.pid == pid
     assert behind.operator.is_running
     world.assert_promises()
@@ -180,11 +174,11 @@ async def test_claims_that_cannot_be_read_keep_every_pod(
     await until_refused(behind)
     await world.set_image(NEWER)
     await world.until_reason("Progressing", "StateUnknown")
-    assert await gone(world) == 0
+    assert await world.gone() == 0
     behind.wire.refused, behind.wire.silent = {}, set()
     behind.wire.cut()
     await world.until_ready(image=NEWER, seconds=90)
-    assert await gone(world) == 2
+    assert await world.gone() == 2
     world.assert_promises()
 
 
@@ -201,10 +195,10 @@ async def test_a_token_that_expires_in_mid_step_is_read_anew(
     behind.wire.token = secrets.token_hex(8)  # whatever it has is refused now
     behind.wire.cut()
     await until_refused(behind)
-    assert await gone(world) == 1
+    assert await world.gone() == 1
     behind.bring(behind.wire.token)
     await world.until_ready(image=NEWER, seconds=90)
-    assert await gone(world) == 2
+    assert await world.gone() == 2
     assert behind.operator.pid == pid
     world.assert_promises()
 
@@ -241,7 +235,7 @@ async def test_one_odd_object_of_every_kind_in_a_list_hinders_no_other(
     await world.until_ready()
     await world.set_image(NEWER)
     await world.until_ready(image=NEWER)
-    assert await gone(world) == 2
+    assert await world.gone() == 2
     assert behind.operator.is_running
 
 
@@ -263,7 +257,7 @@ async def test_it_ends_within_its_grace_in_mid_wait_and_the_next_one_goes_on(
     operator.start()
     await operator.wait_ready()
     await world.until_ready(image=NEWER, seconds=90)
-    assert await gone(world) == 2
+    assert await world.gone() == 2
     world.assert_promises()
 
 
@@ -292,7 +286,7 @@ async def test_another_process_at_rest_writes_no_status_and_costs_no_pod(
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     again = await world.api.get(world.workload, world.name, world.namespace)
     assert again["metadata"]["resourceVersion"] == workload["metadata"]["resourceVersion"]
-    assert await gone(world) == 2
+    assert await world.gone() == 2
     world.assert_promises()
 
 
@@ -324,7 +318,7 @@ async def test_labels_that_others_patch_all_the_time_in_mid_step_cost_no_pod(
     finally:
         touching.cancel()
         await asyncio.gather(touching, return_exceptions=True)
-    assert await gone(world) == 2
+    assert await world.gone() == 2
     world.assert_promises()
 
 
@@ -408,10 +402,10 @@ async def test_a_webhook_that_rewrites_pods_and_late_tolerations_of_live_ones_re
         await patched(world, pod, {"spec": {"tolerations": tolerated}})
     version = (await world.rollout())["metadata"]["resourceVersion"]
     await asyncio.sleep(4)  # that nothing happens cannot be awaited
-    assert await gone(world) == 0
+    assert await world.gone() == 0
     assert (await world.rollout())["metadata"]["resourceVersion"] == version
     await world.set_image(NEWER)
     await world.until_ready(image=NEWER)
-    assert await gone(world) == 2
+    assert await world.gone() == 2
     assert {image_of(p) for p in await world.pods()} == {NEWER}
     world.assert_promises()
