@@ -69,7 +69,6 @@ class Stage(StrEnum):
     WARMING_UP = "WarmingUp"
     SOAKING = "Soaking"
     DONE = "Done"
-    FAILED = "Failed"
 
 
 class Cause(StrEnum):

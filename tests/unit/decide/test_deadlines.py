@@ -8,7 +8,7 @@ import pytest
 from accelerator_rollout.api.conditions import Condition, ConditionType, find_condition
 from accelerator_rollout.api.models import Stage
 from accelerator_rollout.decide.deadlines import failure
-from accelerator_rollout.decide.plan import _Decision
+from accelerator_rollout.decide.judgement import Judgement
 from accelerator_rollout.decide.reasons import Overdue
 from accelerator_rollout.decide.snapshot import Refused
 from accelerator_rollout.records import Phase, PodRecord
@@ -168,7 +168,7 @@ def failed(world: World, now: datetime) -> Overdue | None:
     snapshot = world.snapshot()
     driver = driver_for(snapshot)
     assert driver is not None
-    found = failure(snapshot, _Decision(snapshot, driver, now).appraisals, driver, now)
+    found = failure(snapshot, Judgement(snapshot, driver, now).appraisals, driver, now)
     return found.reason if found else None
 
 

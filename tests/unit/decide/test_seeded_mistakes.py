@@ -18,10 +18,13 @@ from accelerator_rollout.decide import (
     conditions,
     departures,
     disruption,
+    entries,
     intent,
+    judgement,
     openings,
     proof,
     release,
+    telling,
 )
 from accelerator_rollout.decide import (
     plan as planning,
@@ -317,7 +320,7 @@ def two_may_be_down(patch: pytest.MonkeyPatch) -> None:
 
 
 def always_complete(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(planning._Decision, "_complete", lambda *_: True)
+    patch.setattr(telling, "_complete", lambda *_: True)
 
 
 def next_generation(patch: pytest.MonkeyPatch) -> None:
@@ -433,7 +436,7 @@ MISTAKES = {
         Promise.WITHIN_BUDGET, forced_on_a_lost_node, believed_gone
     ),
     "what is on a node that is gone is forgotten": Mistake(
-        Promise.WITHIN_BUDGET, node_gone, patched(planning, "remembered", lambda *_: frozenset())
+        Promise.WITHIN_BUDGET, node_gone, patched(entries, "remembered", lambda *_: frozenset())
     ),
     "a departure that is not ours is not counted": Mistake(
         Promise.WITHIN_BUDGET, leaving_unrecorded, forget_departures
@@ -451,7 +454,7 @@ MISTAKES = {
     ),
     "a healthy pod goes while another is down": Mistake(Promise.NO_SECOND_DOWN, one_down, nobody_is_down),
     "a soak is not waited for": Mistake(
-        Promise.NO_SECOND_DOWN, soaking, patched(planning, "soaked", lambda a, *_: a)
+        Promise.NO_SECOND_DOWN, soaking, patched(judgement, "soaked", lambda a, *_: a)
     ),
     "two may be down": Mistake(Promise.NO_SECOND_DOWN, one_down, two_may_be_down),
     "two go at once": Mistake(
@@ -461,7 +464,7 @@ MISTAKES = {
         Promise.FAIL_CLOSED, paused, with_actions(EvictPod("worker-2", "p-worker-2"))
     ),
     "a refused workload is disrupted": Mistake(
-        Promise.FAIL_CLOSED, surge, patched(planning, "refusal", lambda *_: None)
+        Promise.FAIL_CLOSED, surge, patched(judgement, "refusal", lambda *_: None)
     ),
     "somebody else's pause is overruled": Mistake(
         Promise.FAIL_CLOSED,
