@@ -15,6 +15,7 @@ RECORDINGS = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 EACH = pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.stem)
 
 STEPS = {
+    "daemonset": {"AddFinalizer", "EvictPod", "OpenGate"},
     "deployment": {"AddFinalizer", "ManageDeployment", "PauseDeployment", "UnpauseDeployment", "OpenGate"},
     "statefulset": {"AddFinalizer", "EvictPod", "OpenGate"},
 }

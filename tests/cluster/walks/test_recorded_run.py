@@ -8,6 +8,8 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
+
 from accelerator_rollout.decide.invariants import violations
 from accelerator_rollout.decide.plan import plan
 from lab.client import Api
@@ -17,6 +19,7 @@ from lab.recording import RECORD_TO, compacted, read, told
 from lab.world import GOOD, NEWER, MakeWorld, Shape
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 async def test_a_recorded_run_replays(
     kind: str, make_world: MakeWorld, admin: Api, account: Account, namespace: str, tmp_path: Path
 ) -> None:
