@@ -1,4 +1,4 @@
-"""The commands of docs/*.md, run in order with the real kubectl: each is accepted, and one sees what the page shows."""
+"""The commands of README.md and docs/*.md, run in order with the real kubectl: each is accepted, and one sees what the page shows."""
 
 import asyncio
 import os
@@ -31,9 +31,17 @@ class Setting:
     shape: Shape = field(default_factory=lambda: Shape(replicas=3, faults=SLOW))
     devices: tuple[int, ...] = (3,)
     spec: Mapping[str, Any] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()  # programs whose runs are tests, or jobs of their own
+    until: str | None = None  # a heading: what follows takes off what all tests share, and has its own
+
+    def steps(self, text: str) -> list[Step]:
+        """The commands to run."""
+        found = steps(text if self.until is None else text.partition(f"\n{self.until}\n")[0])
+        return [step for step in found if step.command.split()[0] not in self.elsewhere]
 
 
 SETTINGS = {
+    "README.md": Setting(elsewhere=frozenset({"make", "docker"}), until="## Uninstall"),
     "update.md": Setting(),
     "canary.md": Setting(),
     "pause.md": Setting(),
@@ -52,7 +60,8 @@ class Shell:
 
     async def run(self, page: str, step: Step) -> None:
         """Run the command; await what is shown, if it only looks, or else compare. Raises AssertionError."""
-        command = step.command + (TRIED if step.command.startswith(INSTALLS) else "")
+        command = step.command.split("  #")[0].rstrip()
+        command += TRIED if command.startswith(INSTALLS) else ""
         looks = command.split()[1] in READS
         said = "nothing yet"
         try:
@@ -66,7 +75,7 @@ class Shell:
         except TimeoutError:
             pass
         shown = "\n".join(step.shown)
-        raise AssertionError(f"docs/{page}:{step.line}\n$ {step.command}\n{said}\ninstead of\n{shown}")
+        raise AssertionError(f"{page}:{step.line}\n$ {step.command}\n{said}\ninstead of\n{shown}")
 
     async def _once(self, command: str) -> tuple[int, str]:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # the kubectl of the pinned wheel
@@ -104,7 +113,7 @@ async def test_the_commands_of_a_page_do_what_it_shows(
     cluster.write_kubeconfig(kubeconfig, context="lab", user="person", namespace=world.namespace)
     nodes = [str(pod["spec"]["nodeName"]) for pod in await world.pods()]
     shell = Shell({"KUBECONFIG": str(kubeconfig), "NODE": nodes[0], "NEXT": nodes[-1]})
-    for step in steps(with_commands()[page]):
+    for step in setting.steps(with_commands()[page]):
         await shell.run(page, step)
     world.ledger.assert_clean()
 

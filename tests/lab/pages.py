@@ -1,4 +1,4 @@
-"""The commands of a page of docs/, and what the page shows of their answers.
+"""The commands of README.md and of a page of docs/, and what the page shows of their answers.
 
 A command is a line that begins with `$ ` in a block of ```console; the lines below it are what one sees then. In them `…` stands
 for anything and an age like `3d` for any age; lines in between may be missing. What a page takes for granted and does not
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-DOCS: Final = Path(__file__).parents[2] / "docs"
+ROOT: Final = Path(__file__).parents[2]
 CONSOLE: Final = "console"
 
 _FENCE: Final = re.compile(r"^ *```(\S*)$")
@@ -86,7 +86,8 @@ def _pattern(shown: str) -> re.Pattern[str]:
 
 def with_commands() -> dict[str, str]:
     """The pages that have commands of kubectl in their blocks, by file name."""
-    pages = {path.name: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md"))}
+    paths = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    pages = {path.name: path.read_text(encoding="utf-8") for path in paths}
     return {name: text for name, text in pages.items() if any(_is_command(b) for b in blocks(text))}
 
 
