@@ -3,7 +3,9 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Self
 
 import aiohttp
@@ -15,8 +17,26 @@ from lab.resources import Resource
 Object = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One request as it arrived; watches are left out."""
+
+    method: str
+    path: str
+    body: bytes
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes something."""
+        return self.method not in ("GET", "HEAD")
+
+    def json(self) -> Object:
+        """Its body."""
+        return dict(json.loads(self.body))
+
+
 class Wire:
-    """Passes requests on to the API server, as told: loses events, breaks watches, refuses, or is not there at all."""
+    """Passes requests on to the API server, as told: loses or delays events, breaks watches, refuses, or is not there at all."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -31,9 +51,13 @@ class Wire:
         self.silent: set[str] = set()  # ends of paths that get no answer at all
         self.token = ""  # what a request has to bring, if anything
         self.unwatchable: set[str] = set()  # resources whose watches are refused
+        self.late: dict[
+            str, float
+        ] = {}  # resource → seconds after which its events are passed on, in their order
         self.hidden: set[str] = set()  # resources that discovery does not show
         self.rewritten: dict[str, Callable[[Object], Object]] = {}  # objects of this name, in lists
         self.requests: Counter[str] = Counter()
+        self.sent: list[Sent] = []
         self.hidden_versions: set[str] = set()  # group/version that the cluster seems not to serve
         self.down = False
         self.url = ""
@@ -83,6 +107,8 @@ class Wire:
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         watch = "watch" in request.query
         self.requests[f"{request.method} {request.path}" + (" (watch)" if watch else "")] += 1
+        if not watch:
+            self.sent.append(Sent(request.method, request.path, await request.read()))
         if self.down:
             assert request.transport is not None
             request.transport.abort()
@@ -142,13 +168,38 @@ class Wire:
         assert task is not None
         self._watches[task] = (plural, response)
         try:
-            async for chunk in upstream.content.iter_any():
-                if plural not in self._muted and task not in self._frozen:
-                    await response.write(chunk)
+            async with aclosing(self._in_time(plural, upstream)) as chunks:
+                async for chunk in chunks:
+                    if plural not in self._muted and task not in self._frozen:
+                        await response.write(chunk)
         finally:
             del self._watches[task]
             self._frozen.discard(task)
         return response
+
+    async def _in_time(self, plural: str, upstream: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+        """Yield what comes, in its order, each piece as late as its kind was when it came."""
+        clock = asyncio.get_running_loop().time
+        came: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue()
+
+        async def take() -> None:
+            try:
+                async for chunk in upstream.content.iter_any():
+                    came.put_nowait((clock() + self.late.get(plural, 0.0), chunk))
+            finally:
+                came.put_nowait(None)
+
+        taking = asyncio.create_task(take())
+        try:
+            while (piece := await came.get()) is not None:
+                due, chunk = piece
+                if (wait := due - clock()) > 0:
+                    await asyncio.sleep(wait)
+                yield chunk
+            await taking
+        finally:
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
 
 
 def _refusal(status: int, headers: dict[str, str]) -> web.Response:

@@ -22,12 +22,14 @@ from lab.resources import (
     MUTATING_ADMISSION_POLICY_BINDINGS,
     PODS,
 )
-from lab.wire import Wire
+from lab.wire import Sent, Wire
 from lab.world import GOOD, NEWER, MakeWorld, Shape, World, image_of, is_ready
 
 EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 SLOW = {"teardown_seconds": 1, "unprepare_seconds": 0.3}
 RESYNC: Final = 2  # seconds; 60 by default
+RARELY: Final = 60  # seconds: no resync makes up for what a watch does not bring in time
+LATE: Final = 2.0  # seconds
 INACTIVE: Final = 70  # seconds after which Kopf begins a watch anew that brought nothing
 SOON = {"release": {"unproven": {"extraSeconds": 2}}}
 
@@ -52,7 +54,7 @@ class Behind:
         return float(found.group(1))
 
 
-MakeBehind = Callable[[], Awaitable[Behind]]
+MakeBehind = Callable[..., Awaitable[Behind]]  # (*, resync=RESYNC)
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ async def make_behind(
     """Starts an operator that sees the cluster through a wire only."""
     async with AsyncExitStack() as stack:
 
-        async def make() -> Behind:
+        async def make(*, resync: int = RESYNC) -> Behind:
             own = await account.connection(admin)
             wire = await stack.enter_async_context(Wire(own))
             plain = replace(own, server=wire.url, ca=None, tls_server_name=None)
@@ -70,7 +72,7 @@ async def make_behind(
             plain.write_kubeconfig(kubeconfig, context="lab", user="operator")
             arguments = (
                 f"--namespaces={namespace}",
-                f"--resync-seconds={RESYNC}",
+                f"--resync-seconds={resync}",
                 "--request-timeout-seconds=2",
             )
             process = OperatorProcess(kubeconfig, tmp_path / "operator.log", arguments=arguments)
@@ -131,6 +133,49 @@ async def test_an_edit_is_handled_although_every_watch_is_in_a_black_hole(
     await world.until_ready(image=NEWER, seconds=90)
     assert await world.gone() == 2
     world.assert_promises()
+
+
+@EACH
+async def test_a5_events_of_pods_that_come_late_cost_no_pod(
+    kind: str, make_world: MakeWorld, make_behind: MakeBehind
+) -> None:
+    """Scaled down: 2 s late, for 5 s. All else is known at once, so that the pods look well while they leave."""
+    world = await made(make_world, kind)
+    behind = await make_behind(resync=RARELY)
+    await world.settle_in(spec=SOON)
+    behind.wire.late = {"pods": LATE}
+    behind.wire.sent.clear()
+    await world.set_image(NEWER)
+    await world.until_ready(image=NEWER, seconds=90)
+    assert await world.gone() == 2
+    assert world.assert_gates_after_release() == 2
+    assert world.most_down() == 1
+    world.assert_promises()
+    assert_read_right_before(world, behind.wire.sent)
+
+
+def assert_read_right_before(world: World, sent: list[Sent]) -> None:
+    """Assert that whatever takes a pod down names its object's UID, and that both were read after the last write."""
+    workload = world.workload.path(world.name, world.namespace)
+    pods = {one.uid: PODS.path(one.name, world.namespace) for one in world.deletions()}
+    read: set[str] = set()
+    taken: list[set[str]] = []
+    for request in sent:
+        if not request.writes:
+            read.add(request.path)
+            continue
+        if request.path.endswith("/eviction"):
+            uid = request.json()["deleteOptions"]["preconditions"]["uid"]
+            assert {workload, pods[uid]} <= read
+            taken.append({uid})
+        elif request.path == workload and b'"paused": false' in request.body:
+            assert workload in read
+            assert request.json()["metadata"].keys() >= {"uid", "resourceVersion"}
+            taken.append({uid for uid, path in pods.items() if path in read})
+        read = set()
+    assert all(len(victims) == 1 for victims in taken), taken
+    assert {uid for victims in taken for uid in victims} == pods.keys()
+    assert len(taken) == len(pods)
 
 
 @EACH
