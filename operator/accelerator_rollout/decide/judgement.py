@@ -23,7 +23,7 @@ from accelerator_rollout.decide.response import respond
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.decide.stages import Standing, after_release
 from accelerator_rollout.records import PodRecord
-from accelerator_rollout.workloads.base import Driver
+from accelerator_rollout.workloads.base import Driver, NotNow
 
 
 class Judgement:
@@ -130,6 +130,16 @@ class Judgement:
         healthy = (p for p in self.snapshot.pods if p.live and available(p, self.min_ready, self.now))
         due = [p for p in healthy if p.uid in self.extent.due]
         return tuple(without_cordoned(due, self.snapshot, self.now)[0])
+
+    def idle(self) -> NotNow | None:
+        """Return why no pod is replaced; of pods that are down already with what the oldest of them waits for."""
+        if not isinstance(self.step, Blocked):
+            return None
+        why = self.step.why
+        waits = self.waits() if why.reason is Waiting.PODS_UNAVAILABLE else None
+        if waits is None or not waits.message:
+            return why
+        return NotNow(why.reason, f"{why.message}: {waits.message}")
 
     def waits(self) -> Standing | None:
         """Return what the oldest pod that is not available waits for: outside a replacement, nothing else tells."""

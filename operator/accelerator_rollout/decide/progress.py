@@ -61,8 +61,9 @@ def _waits_for(j: Judgement) -> str:
         if a.in_flight:
             standing = j.standing(a)
             return f"{standing.stage}: {standing.message}" if standing.message else str(standing.stage)
-    if isinstance(j.step, Blocked):
-        return j.step.why.message
+    idle = j.idle()
+    if idle is not None:
+        return idle.message
     waits = j.waits()
     return waits.message or str(waits.stage) if waits is not None else "no pod is due"
 

@@ -66,7 +66,7 @@ def tell(j: Judgement, kept: tuple[Replacement, ...], finished: tuple[Replacemen
         refused=j.refused,
         halted=status.halt,
         late=None if complete or j.refused else late(course(j, status), j.now),
-        idle=j.step.why if isinstance(j.step, Blocked) else None,
+        idle=j.idle(),
         waits=j.waits(),
         appraisals=tuple(a for a in j.appraisals if a.in_flight and not j.superfluous(a)),
         stranded=tuple(a for a in j.appraisals if a.stranded),

@@ -147,6 +147,21 @@ def test_a_healthy_pod_stays_while_a_pod_is_missing(kind: str) -> None:
 
 
 @EACH
+def test_what_a_pod_that_is_down_waits_for_is_told_while_others_stay(kind: str) -> None:
+    world = running(kind)
+    words = "0/3 nodes are available: 1 cannot allocate all claims"
+    world.put(pod("worker-1", NEW, kind=kind))
+    waiting = {"phase": Phase.PENDING, "node": "", "ready_since": None, "unschedulable_message": words}
+    world.change("worker-1", ready=False, **waiting)
+    if kind == "Deployment":
+        world.sets = [replica_set(OLD, 2), replica_set(NEW, 1, 0)]
+    said = next(c for c in world.plan().status.conditions if c.type == "Progressing")
+    assert said.reason == "PodsUnavailable"
+    assert "pods are down already: worker-1" in said.message
+    assert words in said.message
+
+
+@EACH
 def test_a_healthy_pod_stays_while_the_last_replacement_is_not_healthy(kind: str) -> None:
     world = running(kind)
     world.remember(
