@@ -90,6 +90,7 @@ class SimulatedNodes:
         *,
         devices: int | tuple[str, ...] = 4,
         slices: int = 1,
+        published: bool = True,
         driver: str | None = None,
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
@@ -97,7 +98,10 @@ class SimulatedNodes:
         memory: str = "512Gi",
         pods: int = 110,
     ) -> SimulatedNode:
-        """Add a node with devices `lpu-0`… (or these names); returns once the scheduler may use it."""
+        """Add a node with devices `lpu-0`… (or these names); returns once the scheduler may use it.
+
+        Without `published` it is Ready before its slices exist: they come with its `publish`.
+        """
         node = await self._register(
             NodeSpec(
                 name=name,
@@ -106,6 +110,7 @@ class SimulatedNodes:
                 else devices,
                 driver=driver or self.driver,
                 slices=slices,
+                published=published,
                 cpu=cpu,
                 memory=memory,
                 pods=pods,

@@ -43,6 +43,7 @@ class NodeSpec:
     devices: tuple[str, ...]
     driver: str
     slices: int = 1
+    published: bool = True  # from the start; else with the first `publish`, as where the driver starts late
     cpu: str = "64"
     memory: str = "512Gi"
     pods: int = 110
@@ -116,7 +117,8 @@ class SimulatedNode:
         self._annotations = dict(self._object["metadata"].get("annotations") or {})
         await self.renew_lease()
         await self._adopt_slices()
-        await self.publish()
+        if self.spec.published:
+            await self.publish()
         # Pods may be bound to this name already: from an earlier life, or while the Node was away.
         page = await self.api.list(PODS, field_selector=f"spec.nodeName={self.name}")
         self._awake.set()
