@@ -208,7 +208,7 @@ async def test_a_budget_refuses_an_eviction_and_is_named(
         "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
     }
     await admin.create(POD_DISRUPTION_BUDGETS, budget, namespace)
-    with pytest.raises(RefusedError, match="disruption budget"):
+    with pytest.raises(RefusedError, match="disruption budget keep-all"):
         await client.evict(namespace, "one", uid(made))
     assert (await admin.get(PODS, "one", namespace))["metadata"].get("deletionTimestamp") is None
 

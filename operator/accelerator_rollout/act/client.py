@@ -519,6 +519,15 @@ def _moved(body: bytes) -> bool:
         return False
 
 
+def _causes(body: bytes) -> tuple[str, ...]:
+    """Return what details an answer gives: of a refused eviction, only they name the PodDisruptionBudget."""
+    try:
+        causes = (json.loads(body).get("details") or {}).get("causes") or ()
+        return tuple(str(cause["message"]) for cause in causes if cause.get("message"))
+    except (ValueError, AttributeError):
+        return ()
+
+
 def _error(
     verb: str, resource: str, path: str, status: int, body: bytes, retry_after: float | None
 ) -> ActError:
@@ -534,7 +543,7 @@ def _error(
     if resource.endswith("/eviction") and (
         status == 429 or (status == 500 and "PodDisruptionBudget" in said)
     ):
-        return RefusedError(said)
+        return RefusedError(" ".join((said, *_causes(body))))
     match status:
         case 404 if not told:
             # Nothing is known there, a version that is not served (any more), say: no word of the object itself.

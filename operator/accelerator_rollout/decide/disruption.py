@@ -97,7 +97,7 @@ def next_step(
     if refused is not None:
         due = refused.at + timedelta(seconds=RETRY_SECONDS)
         if now < due:
-            return Blocked(NotNow(Waiting.BLOCKED_BY_PDB, refused.message), _kept(snapshot, victim), due)
+            return Blocked(_turned_down(snapshot, victim, refused.message), _kept(snapshot, victim), due)
     silent = next(filter(None, (_silent_driver(snapshot, p) for p in victims)), None)
     why = silent or _budget(snapshot, tuple(p for p in victims if p.ready))
     if why is not None:
@@ -330,6 +330,18 @@ def _silent_driver(snapshot: Snapshot, victim: PodRecord) -> NotNow | None:
                     f"{obstacle.message}",
                 )
     return None
+
+
+def _turned_down(snapshot: Snapshot, victim: PodRecord, said: str) -> NotNow:
+    """Return that the API server turned an eviction down, in its own words, and what lets a broken pod go."""
+    counting = sorted(b.name for b in snapshot.budgets if b.unhealthy_policy != "AlwaysAllow")
+    text = f"the eviction of pod {victim.name} was turned down: {said}"
+    if counting and not victim.ready:
+        text += (
+            f". The pod is not ready, and PodDisruptionBudget {', '.join(counting)} keeps it all the same: set "
+            "unhealthyPodEvictionPolicy to AlwaysAllow there"
+        )
+    return NotNow(Waiting.BLOCKED_BY_PDB, text)
 
 
 def _budget(snapshot: Snapshot, victims: tuple[PodRecord, ...]) -> NotNow | None:

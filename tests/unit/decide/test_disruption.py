@@ -391,10 +391,21 @@ def test_a_refused_eviction_is_tried_again_ten_seconds_later() -> None:
     assert (noted.stage, noted.reason, noted.message) == (
         Stage.EVICTING,
         "BlockedByPDB",
-        "budget worker-pdb forbids it",
+        "the eviction of pod worker-2 was turned down: budget worker-pdb forbids it",
     )
     world.store(decided)
     assert victims(world, at(10)) == ["p-worker-2"]
+
+
+@pytest.mark.parametrize("policy", ["", "IfHealthyBudget", "AlwaysAllow"])
+def test_a_budget_that_keeps_a_broken_pod_is_told_with_what_lets_it_go(policy: str) -> None:
+    world = running("StatefulSet")
+    world.change("worker-2", ready=False)
+    world.budgets = [budget(0, unhealthy_policy=policy)]
+    world.refused = [Refused("p-worker-2", "Refused", "it would violate the budget", NOW)]
+    said = next(c.message for c in world.plan().status.conditions if c.type == "Progressing")
+    assert "pod worker-2 was turned down: it would violate the budget" in said
+    assert ("PodDisruptionBudget worker-pdb keeps it all the same" in said) == (policy != "AlwaysAllow")
 
 
 # The arithmetic of the Deployment's controller
