@@ -140,14 +140,9 @@ OPTIONS: Final = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for each setting. Values are checked later, with those of the environment."""
-    for option in OPTIONS:
-        variable = ENVIRONMENT + option.flag.upper().replace("-", "_")
-        action = "append" if option.repeat else "store"
-        parser.add_argument(
-            f"--{option.flag}", metavar="VALUE", action=action, help=f"{option.text} [{variable}]"
-        )
+def variable(option: _Option) -> str:
+    """Return the environment variable that says the same as the flag."""
+    return ENVIRONMENT + option.flag.upper().replace("-", "_")
 
 
 def settings(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Settings:

@@ -109,7 +109,8 @@ def _whole(value: Any, parts: list[Any]) -> Any:
 
 def main() -> int:
     """Be the operator, and record."""
-    from accelerator_rollout import __main__, app  # whoever only reads needs no operator
+    from accelerator_rollout import app  # whoever only reads needs no operator
+    from accelerator_rollout.cli import main as command_line
 
     names, target = vars(app), Path(os.environ[RECORD_TO])
     decide = names["plan"]
@@ -121,7 +122,7 @@ def main() -> int:
         return plan
 
     names["plan"] = recorded
-    return __main__.main()
+    return command_line.main()
 
 
 if __name__ == "__main__":

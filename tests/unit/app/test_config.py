@@ -1,20 +1,17 @@
 """Flags go before the environment, the environment before defaults, and a bad value is named."""
 
-import argparse
 from dataclasses import fields
 
 import pytest
 
-from accelerator_rollout.config import ENVIRONMENT, OPTIONS, Settings, add_options, settings
+from accelerator_rollout.cli.running import run, told_by
+from accelerator_rollout.config import ENVIRONMENT, OPTIONS, Settings, settings
 from accelerator_rollout.errors import StartError
 
 
 def told(*arguments: str, **environment: str) -> Settings:
-    parser = argparse.ArgumentParser()
-    add_options(parser)
-    return settings(
-        parser.parse_args(arguments), {ENVIRONMENT + name: value for name, value in environment.items()}
-    )
+    given = run.make_context("run", list(arguments)).params
+    return settings(told_by(given), {ENVIRONMENT + name: value for name, value in environment.items()})
 
 
 def test_without_a_word_the_defaults_hold() -> None:
