@@ -50,9 +50,19 @@ _SECTIONS: Final[dict[str, dict[str, _Command]]] = {
         "status": _Command(
             "looking", "status", "where a rollout stands, in a line; --watch waits for its end"
         ),
+        "why": _Command("deciding", "why", "what it waits for, since when, the cause and the next step"),
+        "plan": _Command("deciding", "plan", "what the operator would do now, by its own function"),
         "history": _Command("looking", "history", "the last rollouts, and how long each stage took"),
     },
-    _ACT: {},
+    _ACT: {
+        "pause": _Command("writing", "pause", "start no further replacement"),
+        "resume": _Command("writing", "resume", "end a pause"),
+        "abort": _Command("writing", "abort", "stop this revision; the pod in flight is finished"),
+        "retry": _Command("writing", "retry", "go on after an abort or a failure"),
+        "promote": _Command("writing", "promote", "go on past a canary step, or (--all) past all"),
+        "undo": _Command("writing", "undo", "go back to the pod template before"),
+        "restart": _Command("writing", "restart", "replace every pod that exists now"),
+    },
     _RUN: {
         "release-all": _Command("uninstall", "release", "before an uninstall: take everything of ours off"),
         "crd": _Command("running", "crd", "print the CustomResourceDefinition"),
