@@ -62,8 +62,13 @@ _SECTIONS: Final[dict[str, dict[str, _Command]]] = {
         "promote": _Command("writing", "promote", "go on past a canary step, or (--all) past all"),
         "undo": _Command("writing", "undo", "go back to the pod template before"),
         "restart": _Command("writing", "restart", "replace every pod that exists now"),
+        "open-gates": _Command("gates", "open_gates", "for emergencies: open gates WITHOUT proof"),
     },
     _RUN: {
+        "doctor": _Command(
+            "doctor", "doctor", "the cluster, rights, policies and drivers; what is missing and how to get it"
+        ),
+        "completion": _Command("completion", "completion", "the script that completes in bash, zsh or fish"),
         "release-all": _Command("uninstall", "release", "before an uninstall: take everything of ours off"),
         "crd": _Command("running", "crd", "print the CustomResourceDefinition"),
         "run": _Command("running", "run", "run the operator"),
