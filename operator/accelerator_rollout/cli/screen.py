@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 _UNBOUNDED: Final = 10_000  # columns, where nobody's terminal has to be fitted
+# Columns that may be cut where the terminal is too narrow: what they say can be had in full elsewhere.
+_GIVES_WAY: Final = frozenset(("WORKLOAD", "REASON", "MESSAGE", "NODE", "DEVICES", "STAGES", "WHY", "FOUND"))
 JSON: Final = "json"
 YAML: Final = "yaml"
 
@@ -58,7 +60,7 @@ class Screen:
         sys.stdout.writelines(f"{line.rstrip()}\n" for line in said.get().splitlines())
 
     def table(self, titles: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-        """Write a table as kubectl does. The last column gives way first where a terminal is too narrow."""
+        """Write a table as kubectl does. Some columns give way where a terminal is too narrow; names and states do not."""
         self.put(table(titles, rows))
 
     def data(self, value: Any, form: str) -> None:
@@ -72,14 +74,14 @@ class Screen:
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
     """Return a table without lines."""
-    drawn = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_edge=False, header_style="")
-    last = len(titles) - 1
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False, header_style="")
+    cells = [[coloured(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     for number, title in enumerate(titles):
-        drawn.add_column(
-            title, no_wrap=True, overflow="ellipsis", min_width=None if number == last else len(title)
-        )
-    for row in rows:
-        drawn.add_row(*(coloured(cell) if isinstance(cell, str) else cell for cell in row))
+        widest = max([len(title), *(len(row[number]) for row in cells)])
+        least = None if title in _GIVES_WAY else widest
+        drawn.add_column(title, no_wrap=True, overflow="ellipsis", min_width=least)
+    for row in cells:
+        drawn.add_row(*row)
     return drawn
 
 
