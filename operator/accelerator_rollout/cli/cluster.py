@@ -160,7 +160,8 @@ class Cluster:
                 self._http.url + path,
                 params=params,
                 data=None if body is None else json.dumps(body),
-                headers={"Content-Type": content, "Accept": "application/json"},
+                # Discovery refuses a request without a body that names the type of a patch.
+                headers={"Accept": "application/json"} | ({} if body is None else {"Content-Type": content}),
                 timeout=_TIMEOUT,
             )
         except (requests.RequestException, OSError) as error:

@@ -18,7 +18,7 @@ from accelerator_rollout.cli.session import Session, about_a_cluster, names_of_r
 from accelerator_rollout.cli.views import Headline, RolloutView, finished, headline, picture
 from accelerator_rollout.cli.watching import changes
 from accelerator_rollout.decide.explain import Verdict
-from accelerator_rollout.errors import OperatorError
+from accelerator_rollout.errors import ForbiddenError, GoneError, OperatorError
 
 _WIDE: Final = "wide"
 
@@ -165,6 +165,8 @@ def _await_end(
         rollout = readable(raw)
         view = headline(rollout)
         verdict = finished(rollout)
+        if verdict is Verdict.COMPLETE and not _newest(session, rollout):
+            verdict = None
         line = _line(view)
         if line != before and (output is None or verdict is not None):
             _tell(session, view, output)
@@ -177,6 +179,17 @@ def _await_end(
         err=True,
     )
     return 1
+
+
+def _newest(session: Session, rollout: RolloutObject) -> bool:
+    """Return whether the status speaks of the workload as it is: a change of a moment ago is not complete yet."""
+    ref = rollout.spec.workload_ref
+    path = f"/apis/{ref.api_version}/namespaces/{rollout.namespace}/{ref.kind.lower()}s/{ref.name}"
+    try:
+        generation = session.cluster.get(path)["metadata"].get("generation") or 0
+    except (ForbiddenError, GoneError):
+        return True  # whoever may not look has the operator's word
+    return bool(generation <= rollout.status.observed_workload_generation)
 
 
 def _tell(session: Session, view: Headline, output: str | None) -> None:

@@ -114,6 +114,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         state, query = self._enter(None)
         path = urlsplit(self.path).path
+        if "patch" in self.headers.get("Content-Type", ""):
+            self._answer(415, {"message": "Unsupported Media Type"})
+            return
         if self._refused(path):
             return
         if "watch" in query:

@@ -8,7 +8,7 @@ import yaml
 
 from unit.cli import scenes
 from unit.cli.conftest import Run
-from unit.cli.server import CORE, OURS, Server
+from unit.cli.server import APPS, CORE, OURS, Server
 from unit.observe import objects as o
 
 
@@ -122,6 +122,14 @@ def test_who_waits_sees_each_change_until_the_end(run: Run, server: Server) -> N
     timer.join()
     assert said.code == 0
     assert [line.split()[1].rstrip(":") for line in said.lines] == ["Progressing", "Complete"]
+
+
+def test_a_change_of_the_workload_that_nobody_saw_yet_is_not_complete(run: Run, server: Server) -> None:
+    scenes.rollout(server, scenes.COMPLETE, observedWorkloadGeneration=1)
+    scenes.workload(server)
+    assert run("status", "db", "--watch").code == 0
+    server.objects[f"{APPS}/namespaces/team/statefulsets/db"]["metadata"]["generation"] = 2
+    assert run("status", "db", "--watch", "--timeout", "1s").code == 1
 
 
 def test_who_waits_for_long_is_told_how_to_go_on(run: Run, server: Server) -> None:
