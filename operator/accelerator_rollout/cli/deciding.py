@@ -61,7 +61,7 @@ def _told(session: Session, name: str, explained: Explanation) -> Iterator[str]:
 def _of(wait: Wait, since: str) -> Iterator[str]:
     yield f"{wait.who}: {wait.what}" + (f" for {since}" if since else "")
     for title, text in (
-        ("waits for", wait.reason),
+        ("reason" if wait.who == "remark" else "waits for", wait.reason),
         ("says", wait.message),
         ("cause", wait.cause),
         ("to do", wait.todo),

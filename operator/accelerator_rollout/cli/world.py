@@ -55,13 +55,14 @@ class World:
 
     store: Store
     unread: dict[Kind, str] = field(default_factory=dict)
+    parks: bool = True  # the parking policy is there
 
     def snapshot(self, rollout: RolloutObject, now: datetime) -> Snapshot | None:
         """Return what a decision on the rollout may look at; None if it is gone."""
         found = self.store.snapshot((rollout.namespace, rollout.name), now)
         if not isinstance(found, Snapshot):
             return None
-        return as_remembered(found)
+        return replace(as_remembered(found), policy_parks=self.parks)
 
 
 def serve(cluster: Cluster, kinds: Iterable[Kind] = Kind) -> dict[Kind, Served]:
@@ -99,6 +100,7 @@ def near(cluster: Cluster, namespace: str, now: datetime) -> World:
 def whole(cluster: Cluster, namespace: str, now: datetime) -> World:
     """Return the world as far as a decision on an object of the namespace needs it."""
     world = _read(cluster, tuple(Kind), namespace, _EVERYWHERE, now)
+    world.parks = parks(cluster)
     homes = {rollout.namespace for rollout in world.store.rollouts} - {namespace}
     rivals = {claim.namespace for claim in world.store.claims} & homes
     for space in sorted(rivals):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from accelerator_rollout.names import FINALIZER
 from unit.cli import scenes
 from unit.cli.conftest import Run
 from unit.cli.server import APPS, OURS, Server
@@ -29,6 +30,20 @@ def test_why_says_that_no_operator_looks(run: Run, server: Server) -> None:
     path = scenes.rollout(server, scenes.COMPLETE)
     server.objects[path]["metadata"]["generation"] = 2
     assert "generation 2 of AcceleratorRollout db was not looked at" in run("why", "db").out
+
+
+def test_a_parking_policy_that_is_missing_is_remarked(run: Run, server: Server) -> None:
+    rollout = o.rollout("web", status=scenes.status(scenes.RELEASING))
+    rollout["metadata"]["finalizers"] = [FINALIZER]
+    server.put(OURS, "acceleratorrollouts", rollout)
+    web = o.deployment()
+    web["spec"]["selector"] = {"matchLabels": {"app": "web"}}
+    server.put(APPS, "deployments", web)
+    lacking = "ParkingPolicyMissing"
+    assert lacking in run("why", "web", "-o", "json").out
+    park = {"metadata": o.meta("park.accelerator-rollout.dev", namespace="")}
+    server.put("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", park)
+    assert lacking not in run("why", "web", "-o", "json").out
 
 
 def test_the_plan_shows_order_devices_and_what_would_be_done(run: Run, server: Server) -> None:

@@ -41,6 +41,9 @@ def _example(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     scenes.workload(server)
     budget = o.budget("db", selector={"matchLabels": {"app": "web"}})
     budget["status"]["disruptionsAllowed"] = 0
+    budget["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
+    park = {"metadata": o.meta("park.accelerator-rollout.dev", namespace="")}
+    server.put("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", park)
     server.put(POLICY, "poddisruptionbudgets", budget)
 
 
