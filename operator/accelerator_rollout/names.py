@@ -49,6 +49,9 @@ RESERVED_IN_LABEL: Final = f"{GROUP}/reserved-in"
 # Field manager of all our writes: managedFields then show which fields are ours.
 FIELD_MANAGER: Final = "accelerator-rollout"
 
+# By which our manifests label the operator's Deployment and pods.
+OPERATOR_SELECTOR: Final = "app.kubernetes.io/name=accelerator-rollout,app.kubernetes.io/component=operator"
+
 # Kubernetes' own node label, by which a pod is pinned to a node.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 

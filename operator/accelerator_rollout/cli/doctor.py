@@ -16,10 +16,9 @@ from accelerator_rollout.cli.looking import plain
 from accelerator_rollout.cli.session import Session, about_a_cluster, output
 from accelerator_rollout.decide.explain import Verdict, judge
 from accelerator_rollout.errors import ForbiddenError, GoneError, OperatorError
-from accelerator_rollout.names import GROUP, PARKING_POLICY
+from accelerator_rollout.names import GROUP, OPERATOR_SELECTOR, PARKING_POLICY
 from accelerator_rollout.observe.kinds import SOURCES, Kind
 
-_OPERATOR: Final = "app.kubernetes.io/name=accelerator-rollout,app.kubernetes.io/component=operator"
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 _GATING_POLICY: Final = f"gate.{GROUP}"
 _HOLDS_SINCE: Final = (1, 36)
@@ -118,7 +117,7 @@ def _version(cluster: Cluster) -> tuple[int, int]:
 
 
 def _operator(cluster: Cluster) -> Iterator[Finding]:
-    found = list(cluster.each("/apis/apps/v1/deployments", labelSelector=_OPERATOR))
+    found = list(cluster.each("/apis/apps/v1/deployments", labelSelector=OPERATOR_SELECTOR))
     if not found:
         yield Finding(Grade.MISSING, "operator", "no Deployment with its labels", _BASE)
         return

@@ -5,9 +5,9 @@ import sys
 import click
 
 from accelerator_rollout.cli.cluster import STRATEGIC
+from accelerator_rollout.cli.gating import has_gate, opening
 from accelerator_rollout.cli.session import Session, about_a_cluster
 from accelerator_rollout.errors import ConflictError, GoneError, OperatorError
-from accelerator_rollout.names import GATE
 
 _WARNING = (
     "WARNING: nothing is proven here. A device whose old process still runs is handed to the new one if its claim is free: "
@@ -34,11 +34,7 @@ def open_gates(*, session: Session, pods: tuple[str, ...], everything: bool, dry
         raw["metadata"]["name"]: raw
         for raw in session.cluster.each(root, fieldSelector="status.phase=Pending")
     }
-    gated = {
-        name: raw
-        for name, raw in found.items()
-        if any(gate.get("name") == GATE for gate in raw["spec"].get("schedulingGates") or ())
-    }
+    gated = {name: raw for name, raw in found.items() if has_gate(raw["spec"])}
     strange = [name for name in pods if name not in gated]
     if strange:
         raise OperatorError(
@@ -59,12 +55,8 @@ def open_gates(*, session: Session, pods: tuple[str, ...], everything: bool, dry
         return 1
     failed = 0
     for name, raw in chosen.items():
-        body = {
-            "metadata": {"uid": raw["metadata"]["uid"]},
-            "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]},
-        }
         try:
-            session.cluster.patch(f"{root}/{name}", body, STRATEGIC)
+            session.cluster.patch(f"{root}/{name}", opening(raw["metadata"]), STRATEGIC)
         except (GoneError, ConflictError):
             session.screen.line(f"pod {name} went meanwhile")
         except OperatorError as error:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from accelerator_rollout.cli.cluster import JSON_PATCH, STRATEGIC, Cluster, Raw
+from accelerator_rollout.cli.gating import has_gate, opening
 from accelerator_rollout.errors import ConflictError, GoneError, OperatorError
 from accelerator_rollout.names import (
     API_VERSION,
@@ -23,6 +24,7 @@ from accelerator_rollout.names import (
     GROUP,
     GUARD_FINALIZER,
     MANAGED_LABEL,
+    OPERATOR_SELECTOR,
     PARKED_ANNOTATION,
     PLURAL,
     RESERVED_BY_LABEL,
@@ -31,7 +33,6 @@ from accelerator_rollout.names import (
 from accelerator_rollout.observe.kinds import SOURCES, Kind
 
 _OURS: Final = f"/apis/{API_VERSION}"
-_OPERATOR: Final = "app.kubernetes.io/name=accelerator-rollout,app.kubernetes.io/component=operator"
 _TEMPLATED: Final = ("deployments", "statefulsets", "daemonsets")
 
 
@@ -215,13 +216,10 @@ class ReleaseAll:
     def _pods(self) -> Iterator[Release]:
         # A gated pod is always Pending, and most pods of a cluster are not.
         for raw in self._list("/api/v1", "pods", fieldSelector="status.phase=Pending"):
-            if GATE not in _gates(raw["spec"]):
+            if not has_gate(raw["spec"]):
                 continue
-            body = {
-                "metadata": _same(raw["metadata"]),
-                "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]},
-            }
-            yield self._release("/api/v1", "pods", raw["metadata"], "open our gate", body, STRATEGIC)
+            meta = raw["metadata"]
+            yield self._release("/api/v1", "pods", meta, "open our gate", opening(meta), STRATEGIC)
 
     def _guards(self) -> Iterator[Release]:
         for raw in self._list("/api/v1", "pods"):
@@ -266,7 +264,7 @@ class ReleaseAll:
                 template, meta = raw["spec"]["template"], raw["metadata"]
                 labels = (template.get("metadata") or {}).get("labels") or {}
                 by_label = by_label or labels.get(GATE_LABEL) == GATE_LABEL_VALUE
-                if GATE in _gates(template.get("spec") or {}):
+                if has_gate(template.get("spec") or {}):
                     self._write(
                         f"warning: the template of {plural} {meta['namespace']}/{meta['name']} carries our gate: "
                         "without the operator its future pods stay gated. To remove it (this starts a rollout):\n"
@@ -281,7 +279,7 @@ class ReleaseAll:
 
     def _running(self) -> list[str]:
         try:
-            found = list(self._cluster.each("/apis/apps/v1/deployments", labelSelector=_OPERATOR))
+            found = list(self._cluster.each("/apis/apps/v1/deployments", labelSelector=OPERATOR_SELECTOR))
         except OperatorError as error:
             self._write(f"warning: make sure that no operator runs; it cannot be told here ({error})")
             return []
@@ -298,10 +296,6 @@ def _same(meta: Raw, *, version: bool = False) -> dict[str, Any]:
     """Return what makes a patch fail on any other object than this one, or on another state of it."""
     same = {"uid": meta["uid"]}
     return same | {"resourceVersion": meta["resourceVersion"]} if version else same
-
-
-def _gates(spec: Raw) -> list[str]:
-    return [gate.get("name", "") for gate in spec.get("schedulingGates") or []]
 
 
 def _command(plural: str, meta: Raw) -> str:
