@@ -16,7 +16,6 @@ from accelerator_rollout.decide.explain import Explanation, Wait, explain
 from accelerator_rollout.decide.plan import plan as decide
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.decide.words import said, upcoming
-from accelerator_rollout.errors import OperatorError
 
 
 @click.command()
@@ -79,9 +78,7 @@ def plan(*, session: Session, name: str, output: str | None) -> int:
     _, rollout = session.rollout(name)
     now = session.now()
     found = world.whole(session.cluster, session.namespace, now)
-    snapshot = found.snapshot(rollout, now)
-    if snapshot is None:
-        raise OperatorError(f"AcceleratorRollout {rollout.name} is gone")
+    snapshot = found.present(rollout, now)
     for kind, lack in sorted(found.unread.items()):
         click.echo(f"warning: decided without all {kind}: {lack}", err=True)
     decided = decide(snapshot, now)

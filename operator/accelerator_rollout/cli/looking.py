@@ -113,9 +113,7 @@ def near_picture(session: Session, rollout: RolloutObject) -> RolloutView:
     """Return the rollout with what its namespace shows. Raises OperatorError if it went meanwhile."""
     now = session.now()
     found = world.near(session.cluster, session.namespace, now)
-    snapshot = found.snapshot(rollout, now)
-    if snapshot is None:
-        raise OperatorError(f"AcceleratorRollout {rollout.name} is gone")
+    snapshot = found.present(rollout, now)
     for kind, why in sorted(found.unread.items()):
         click.echo(f"warning: {kind} are not shown: {why}", err=True)
     return picture(snapshot)

@@ -64,6 +64,13 @@ class World:
             return None
         return replace(as_remembered(found), policy_parks=self.parks)
 
+    def present(self, rollout: RolloutObject, now: datetime) -> Snapshot:
+        """Return the same of a rollout that was there a moment ago. Raises OperatorError if it went meanwhile."""
+        found = self.snapshot(rollout, now)
+        if found is None:
+            raise OperatorError(f"AcceleratorRollout {rollout.name} is gone")
+        return found
+
 
 def serve(cluster: Cluster, kinds: Iterable[Kind] = Kind) -> dict[Kind, Served]:
     """Return the kinds that the cluster serves, each in the version that the operator would choose."""
