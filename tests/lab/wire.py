@@ -51,9 +51,7 @@ class Wire:
         self.silent: set[str] = set()  # ends of paths that get no answer at all
         self.token = ""  # what a request has to bring, if anything
         self.unwatchable: set[str] = set()  # resources whose watches are refused
-        self.late: dict[
-            str, float
-        ] = {}  # resource → seconds after which its events are passed on, in their order
+        self.late: dict[str, float] = {}  # resource → by how many seconds its events come late, in order
         self.hidden: set[str] = set()  # resources that discovery does not show
         self.rewritten: dict[str, Callable[[Object], Object]] = {}  # objects of this name, in lists
         self.requests: Counter[str] = Counter()

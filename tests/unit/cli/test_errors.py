@@ -136,23 +136,19 @@ def test_a_closed_pipe_is_no_failure(server: Server, tmp_path: Path) -> None:
     assert done.stdout.startswith("NAME")
 
 
-def test_run_loads_nothing_that_it_does_not_need() -> None:
-    script = (
-        "import sys; from accelerator_rollout.cli import main, running; "
-        "main.group.get_command(None, 'run'); print([m for m in ('rich', 'pykube', 'kopf', 'kubernetes') if m in sys.modules])"
-    )
+def loaded(imports: str, modules: tuple[str, ...]) -> str:
+    """Which of the modules a process has after these statements."""
+    script = f"import sys; {imports}; print([m for m in {modules} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
     )
-    assert done.stdout.strip() == "[]"
+    return done.stdout.strip()
+
+
+def test_run_loads_nothing_that_it_does_not_need() -> None:
+    imports = "from accelerator_rollout.cli import main, running; main.group.get_command(None, 'run')"
+    assert loaded(imports, ("rich", "pykube", "kopf", "kubernetes")) == "[]"
 
 
 def test_looking_loads_no_operator() -> None:
-    script = (
-        "import sys; from accelerator_rollout.cli import looking; "
-        "print([m for m in ('kopf', 'kubernetes.aio') if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout.strip() == "[]"
+    assert loaded("from accelerator_rollout.cli import looking", ("kopf", "kubernetes.aio")) == "[]"
