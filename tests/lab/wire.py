@@ -16,6 +16,8 @@ from lab.resources import Resource
 
 Object = dict[str, Any]
 
+TASK = "wire: takes what comes"  # the name of the tasks of its own, to be told from those of what is tested
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -187,7 +189,7 @@ class Wire:
             finally:
                 came.put_nowait(None)
 
-        taking = asyncio.create_task(take())
+        taking = asyncio.create_task(take(), name=TASK)
         try:
             while (piece := await came.get()) is not None:
                 due, chunk = piece
