@@ -378,6 +378,21 @@ async def test_an_event_is_recorded_about_a_pod(client: ApiClient, admin: Api, n
     assert (found["reason"], found["action"], found["note"]) == ("GateOpened", "OpenGate", "free")
 
 
+async def test_what_is_said_again_is_counted_in_the_same_event(
+    client: ApiClient, admin: Api, namespace: str
+) -> None:
+    made = project.pod(await admin.create(PODS, pod(), namespace))
+    events = Events(client, utc_now, "test")
+    for words in ("free", "free again", "and again"):
+        await events.say(Subject.pod(made), Notice(EventType.NORMAL, "GateOpened", words, "OpenGate"))
+    (found,) = (await admin.list(EVENTS, namespace)).items
+    assert (found["note"], found["series"]["count"]) == ("free", 2)
+    await admin.delete(EVENTS, found["metadata"]["name"], namespace)
+    await events.say(Subject.pod(made), Notice(EventType.NORMAL, "GateOpened", "once more", "OpenGate"))
+    (anew,) = (await admin.list(EVENTS, namespace)).items
+    assert anew["note"] == "once more"
+
+
 # What has no AcceleratorRollout that can be decided on
 
 

@@ -71,9 +71,9 @@ class Client(Protocol):
         ...
 
     async def write_conditions(
-        self, namespace: str, name: str, uid: str, version: str, conditions: Sequence[Raw]
+        self, namespace: str, name: str, uid: str, version: str, generation: int, conditions: Sequence[Raw]
     ) -> Raw:
-        """Set the conditions of an AcceleratorRollout and leave the rest of its status as it is."""
+        """Set the conditions of an AcceleratorRollout, told at a generation; the rest of its status stays as it is."""
         ...
 
     async def write_finalizers(
@@ -146,6 +146,10 @@ class Client(Protocol):
         """Create an Event."""
         ...
 
+    async def count_event(self, namespace: str, name: str, count: int, last: str) -> None:
+        """Say how often what an Event tells was seen, and when last. Raises GoneError if there is none."""
+        ...
+
 
 class ApiClient:
     """The Client of a real API server. `counted` is told verb, resource and code of every request."""
@@ -199,10 +203,11 @@ class ApiClient:
         )
 
     async def write_conditions(
-        self, namespace: str, name: str, uid: str, version: str, conditions: Sequence[Raw]
+        self, namespace: str, name: str, uid: str, version: str, generation: int, conditions: Sequence[Raw]
     ) -> Raw:
-        """Set the conditions of an AcceleratorRollout and leave the rest of its status as it is."""
-        body = {"metadata": {"uid": uid, "resourceVersion": version}, "status": {"conditions": conditions}}
+        """Set the conditions of an AcceleratorRollout, told at a generation; the rest of its status stays as it is."""
+        status = {"observedGeneration": generation, "conditions": conditions}
+        body = {"metadata": {"uid": uid, "resourceVersion": version}, "status": status}
         return await self._write("patch", Kind.ROLLOUTS, namespace, name, "status", body)
 
     async def write_finalizers(
@@ -362,6 +367,12 @@ class ApiClient:
         await self._call(
             "post", "events", f"{_EVENTS}/namespaces/{namespace}/events", body=event, content=_JSON
         )
+
+    async def count_event(self, namespace: str, name: str, count: int, last: str) -> None:
+        """Write the series of an Event."""
+        body = {"series": {"count": count, "lastObservedTime": last}}
+        path = f"{_EVENTS}/namespaces/{namespace}/events/{name}"
+        await self._call("patch", "events", path, body=body, content=_MERGE)
 
     # Ourselves and our surroundings
 

@@ -33,7 +33,7 @@ from typing import Protocol, assert_never
 from accelerator_rollout.act.checks import run_checks, run_health_checks
 from accelerator_rollout.act.client import Client, Raw
 from accelerator_rollout.act.confirming import Confirming
-from accelerator_rollout.act.events import Events, Subject
+from accelerator_rollout.act.events import Events
 from accelerator_rollout.api.models import RolloutObject, RolloutStatus
 from accelerator_rollout.clock import Clock
 from accelerator_rollout.decide.actions import (
@@ -219,7 +219,7 @@ class Executor:
                 failed = Notice(
                     EventType.WARNING, Announcement.ACTION_FAILED, str(error), type(action).__name__
                 )
-                await self._events.say(Subject.rollout(snapshot.rollout), failed)
+                await self._events.tell(snapshot.rollout, failed)
                 trouble = error
         left = any(isinstance(a, RemoveFinalizer) for a in plan.actions)
         if not plan.record_first and not outcome.moved and not left:
@@ -231,7 +231,7 @@ class Executor:
             raise trouble
         owed = (*(backlog.notices if backlog else ()), *plan.notices)
         for notice in owed if outcome.stored or left else ():
-            await self._events.say(Subject.rollout(snapshot.rollout), notice)
+            await self._events.tell(snapshot.rollout, notice)
         return outcome
 
     async def _act(

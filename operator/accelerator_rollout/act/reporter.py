@@ -11,6 +11,7 @@ from accelerator_rollout.decide.guards import guarded
 from accelerator_rollout.decide.holds import is_hold
 from accelerator_rollout.decide.outcome import EventType, Notice
 from accelerator_rollout.decide.reasons import Announcement
+from accelerator_rollout.decide.warnings import turns
 from accelerator_rollout.errors import ActError, GoneError
 from accelerator_rollout.names import GATE
 from accelerator_rollout.observe.errors import ProjectionError
@@ -29,7 +30,7 @@ class Reporter:
         self._client, self._events, self._clock = client, events, clock
 
     async def report_unreadable(self, found: Unreadable) -> None:
-        """Say in the object's conditions why it cannot be read. Nothing else of its status is touched."""
+        """Say in the object's conditions why it cannot be read. Of the rest of its status only the generation is told."""
         before = found.conditions
         told = before
         for kind, status in (
@@ -51,8 +52,10 @@ class Reporter:
             return
         raw = [condition.to_raw() for condition in told]
         await self._client.write_conditions(
-            found.namespace, found.name, found.uid, found.resource_version, raw
+            found.namespace, found.name, found.uid, found.resource_version, found.generation, raw
         )
+        for notice in turns(before, told):
+            await self._events.say(Subject.rollout(found), notice)
 
     async def release_stray(self, pod: PodRecord) -> bool:
         """Take gate and guard off a pod whose workload no AcceleratorRollout names; return whether that was done.

@@ -105,6 +105,9 @@ def unknown(before: Iterable[Condition], generation: int, why: str, now: datetim
     board.put(ConditionType.READY, ConditionStatus.UNKNOWN, Waiting.STATE_UNKNOWN, text)
     board.put(ConditionType.PROGRESSING, ConditionStatus.UNKNOWN, Waiting.STATE_UNKNOWN, text)
     board.hold(ConditionType.RECONCILING, Waiting.STATE_UNKNOWN, text)
+    board.drop(
+        ConditionType.STALLED
+    )  # not known either; beside Reconciling, tools would believe the first of the two
     return board.conditions
 
 

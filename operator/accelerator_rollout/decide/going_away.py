@@ -60,6 +60,7 @@ def going_away(snapshot: Snapshot, driver: Driver | None, now: datetime) -> Plan
     who = _names(unreleased)
     status = rollout.status.model_copy(
         update={
+            "observed_generation": rollout.generation,
             "replacements": tuple(restage(a.entry, a.standing, now) for a in appraisals),
             "conditions": leaving(
                 rollout.status.conditions,

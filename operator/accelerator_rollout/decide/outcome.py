@@ -16,13 +16,22 @@ class EventType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class PodRef:
+    """A pod that an Event is about."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
-    """An Event to record on our object."""
+    """An Event to record on our object, or on the pod that it is about."""
 
     type: EventType
     reason: str
     message: str
     action: str  # what was done or refused, UpperCamelCase, as events.k8s.io/v1 wants it
+    pod: PodRef | None = None
 
 
 @dataclass(frozen=True, slots=True)

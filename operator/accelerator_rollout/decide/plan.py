@@ -37,6 +37,7 @@ from accelerator_rollout.decide.reservations import reservations
 from accelerator_rollout.decide.snapshot import Freshness, Snapshot
 from accelerator_rollout.decide.telling import tell
 from accelerator_rollout.decide.undo import restoring
+from accelerator_rollout.decide.warnings import turns
 from accelerator_rollout.names import FINALIZER
 from accelerator_rollout.workloads import driver_for
 from accelerator_rollout.workloads.base import Refused
@@ -95,7 +96,8 @@ def _refused_only(snapshot: Snapshot, refused: Refused, now: datetime) -> Plan:
     )
     told = conditions(rollout.status.conditions, picture, now)
     status = _with(rollout.status, observed_generation=rollout.generation, conditions=told)
-    return Plan((), status, record_first=False, next_due=None)
+    turned = turns(rollout.status.conditions, told)
+    return Plan((), status, record_first=False, next_due=None, notices=turned)
 
 
 def _with(status: RolloutStatus, **update: object) -> RolloutStatus:
@@ -121,7 +123,7 @@ def _decided(j: Judgement) -> Plan:
         status=told,
         record_first=_newly_asked(j) or (disrupts and any(e.id not in before for e in kept)),
         next_due=next_due(j, told),
-        notices=announce(j, finished),
+        notices=announce(j, finished, told),
         stage_times=stage_times(j, kept, finished),
         release_times=release_times(j.snapshot.rollout.status.replacements, j.appraisals, j.now),
         acknowledged=tuple(v.pod.uid for v in j.snapshot.vanished),

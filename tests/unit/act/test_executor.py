@@ -95,7 +95,13 @@ class FakeCluster:
         return raw
 
     async def write_conditions(
-        self, namespace: str, name: str, uid: str, version: str, conditions: Sequence[Mapping[str, Any]]
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        version: str,
+        generation: int,
+        conditions: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:
         raise NotImplementedError
 
@@ -185,6 +191,9 @@ class FakeCluster:
     async def try_pod(self, namespace: str, template: Mapping[str, Any]) -> dict[str, Any]:
         self._called("try_pod")
         return {"spec": {"schedulingGates": [{"name": GATE}] if self.gated_by_policy else None}}
+
+    async def count_event(self, namespace: str, name: str, count: int, last: str) -> None:
+        raise NotImplementedError
 
     async def record_event(self, namespace: str, event: Mapping[str, Any]) -> None:
         self._called(f"event {event['reason']}")

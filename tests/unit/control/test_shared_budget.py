@@ -154,6 +154,9 @@ class Cluster:
         self.later(self.serve, n)
         return pod
 
+    async def count_event(self, namespace: str, name: str, count: int, last: str) -> None:
+        raise NotImplementedError
+
     async def record_event(self, namespace: str, event: Mapping[str, Any]) -> None:
         await self.moment()
 

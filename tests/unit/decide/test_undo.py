@@ -6,7 +6,7 @@ import pytest
 
 from accelerator_rollout.decide.actions import Action, EvictPod, RestoreTemplate, UnpauseDeployment
 from accelerator_rollout.decide.outcome import EventType, Plan
-from accelerator_rollout.decide.reasons import Announcement, Halted, Waiting
+from accelerator_rollout.decide.reasons import Announcement, Halted, Refusal, Waiting
 from builders import NEW, OLD, World, at, replica_set, revision, running, template
 
 EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
@@ -192,7 +192,7 @@ def test_a_workload_whose_controller_would_move_at_once_is_left_alone(kind: str)
     world.set_workload(update_strategy="RollingUpdate")
     decided = undo(world)
     assert restores(decided) == []
-    assert events(decided) == [Announcement.NO_EFFECT]
+    assert events(decided) == [Announcement.NO_EFFECT, Refusal.STRATEGY_NOT_SUPPORTED]
     assert "RollingUpdate" in decided.notices[0].message
 
 
