@@ -128,7 +128,9 @@ def _object_schema() -> dict[str, Any]:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": structural_schema(RolloutSpec, defaults=True),
-            "status": structural_schema(RolloutStatus, defaults=False),
+            # Nobody has looked yet: without it, kstatus takes an object without a status for current.
+            "status": structural_schema(RolloutStatus, defaults=False)
+            | {"default": {"observedGeneration": 0}},
         },
         **rules.validated_by(rules.OBJECT_NAME_FITS),
     }
