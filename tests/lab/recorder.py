@@ -20,6 +20,7 @@ from typing import Any, Final, Self, TextIO
 
 import aiohttp
 
+from lab import statuses
 from lab.client import Api, ApiError, EventType
 from lab.resources import (
     ACCELERATOR_ROLLOUTS,
@@ -260,6 +261,8 @@ class Recorder(Timeline):
         self._known: dict[str, dict[str, Recorded]] = {resource.plural: {} for resource in resources}
         self._listed: dict[str, asyncio.Event] = {resource.plural: asyncio.Event() for resource in resources}
         self._error: BaseException | None = None
+        told = statuses.folder()
+        self._corpus = statuses.Corpus(told) if told else None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -290,6 +293,8 @@ class Recorder(Timeline):
         if self._file is not None:
             self._file.close()
             self._file = None
+        if self._corpus is not None:
+            self._corpus.close()
 
     async def until(
         self,
@@ -422,6 +427,8 @@ class Recorder(Timeline):
             known.pop(one.uid, None)
         else:
             known[one.uid] = one
+        if self._corpus is not None and resource is ACCELERATOR_ROLLOUTS and kind is not EventType.DELETED:
+            self._corpus.note(body)
         if self._file is not None:
             self._file.write(one.as_json() + "\n")
         async with self._changed:
