@@ -273,13 +273,13 @@ async def test_status_and_spec_are_written_apart(admin: Api, namespace: str) -> 
     by_status = await admin.patch(ACCELERATOR_ROLLOUTS, "llm", both, namespace, subresource="status")
     assert (by_status["spec"]["paused"], by_status["status"], by_status["metadata"]["generation"]) == (
         False,
-        {"replicas": 3},
+        {"observedGeneration": 0, "replicas": 3},
         1,
     )
     by_spec = await admin.patch(ACCELERATOR_ROLLOUTS, "llm", both | {"status": {"replicas": 4}}, namespace)
     assert (by_spec["spec"]["paused"], by_spec["status"], by_spec["metadata"]["generation"]) == (
         True,
-        {"replicas": 3},
+        {"observedGeneration": 0, "replicas": 3},
         2,
     )
 
