@@ -70,11 +70,13 @@ class Operator:
             ObserverSettings(load=load, resync_period=settings.resync_seconds),
             counted=self.metrics.called,
             filled=_spare_the_collector,
+            compared=self.metrics.compared,
         )
+        self.leadership = AlwaysLeader()
         self.client = ApiClient(
             load,
             lambda: self.observer.served,
-            AlwaysLeader(),
+            self.leadership,
             counted=self.metrics.called,
             timeout_seconds=settings.request_timeout_seconds,
         )
@@ -211,6 +213,23 @@ class Operator:
             "AcceleratorRollouts known.",
             lambda: float(len(self.store.keys())),
         )
+        m.gauge(
+            "leader",
+            "1 while this process may write to the cluster, else 0.",
+            lambda: float(self.leadership.allows()),
+        )
+        m.gauges(
+            "watch_up",
+            "1 while a watch of the kind stands, else 0.",
+            "resource",
+            lambda: {str(kind): float(stands) for kind, stands in self.observer.watches().items()},
+        )
+        m.gauges(
+            "watch_age_seconds",
+            "Seconds since the watch of the kind brought an event or was accepted; a quiet kind has an old watch.",
+            "resource",
+            lambda: {str(kind): age(at, utc_now()) for kind, at in self.observer.heard().items()},
+        )
 
     @contextlib.asynccontextmanager
     async def _served(self) -> AsyncIterator[None]:
@@ -242,8 +261,9 @@ class Operator:
         finally:
             await runner.cleanup()
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self.metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"})
+    async def _metrics(self, request: web.Request) -> web.Response:
+        body, content_type = self.metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _healthz(self, _: web.Request) -> web.Response:
         stuck = self.loop.longest_running()

@@ -45,8 +45,12 @@ _SOONEST: Final = 1.0  # seconds; deadlines are no busy loops
 class Told(Protocol):
     """Who is told what was decided, for metrics."""
 
-    def decided(self, snapshot: Snapshot, plan: Plan, seconds: float) -> None:
+    def took(self, seconds: float) -> None:
         """A decision was made and carried out in so many seconds."""
+        ...
+
+    def decided(self, snapshot: Snapshot, plan: Plan) -> None:
+        """A decision stands: its status is stored, or will be."""
         ...
 
     def failed(self, error: Exception) -> None:
@@ -213,7 +217,10 @@ class Loop:
                 memory.sent[uid] = now
 
         outcome = await self._executor.run(snapshot, plan, backlog, sending)
-        self._told.decided(snapshot, plan, asyncio.get_running_loop().time() - started)
+        self._told.took(asyncio.get_running_loop().time() - started)
+        # What was decided on a world that had moved is decided anew: told now, it would be counted twice.
+        if outcome.stored or outcome.untold:
+            self._told.decided(snapshot, plan)
         if outcome.moved or outcome.refused is not None:
             for uid in sent:
                 del memory.sent[uid]

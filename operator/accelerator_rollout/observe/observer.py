@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +41,7 @@ class Observer:
     """Keeps `store` up to date and calls `enqueue` with every AcceleratorRollout to decide anew.
 
     `counted` is told the verb, the resource and the status code of every request, for metrics. `filled` is called when
-    the first lists are in.
+    the first lists are in, and `compared` how each comparison with the cluster ended and how many seconds it took.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class Observer:
         *,
         counted: Callable[[str, str, str], None] = lambda _verb, _resource, _code: None,
         filled: Callable[[], None] = lambda: None,
+        compared: Callable[[str, float], None] = lambda _result, _seconds: None,
     ) -> None:
         self._store, self._enqueue = store, enqueue
         self._settings = settings or ObserverSettings()
-        self._counted, self._filled = counted, filled
+        self._counted, self._filled, self._compared = counted, filled, compared
         self._resync: Resync | None = None
+        self._streams: Streams | None = None
         self._served: tuple[Served, ...] = ()
         self.events: dict[Kind, int] = dict.fromkeys(Kind, 0)
 
@@ -69,6 +72,17 @@ class Observer:
         """The number of changes that no watch brought and that a list repaired."""
         return self._resync.missed if self._resync else 0
 
+    def watches(self) -> dict[Kind, bool]:
+        """Return each kind that is to be watched, and whether a watch of it stands."""
+        broken = (
+            frozenset(self._streams.unwatched) if self._streams else frozenset(s.kind for s in self._served)
+        )
+        return {served.kind: served.kind not in broken for served in self._served}
+
+    def heard(self) -> dict[Kind, datetime]:
+        """Return when the watch of each kind last brought an event or was accepted."""
+        return self._streams.heard if self._streams else {}
+
     def verdict(self) -> Verdict:
         """Return whether the store may be believed, for probes and metrics."""
         if self._resync is not None:
@@ -78,6 +92,8 @@ class Observer:
     def saw(self, kind: Kind, event: kopf.RawEvent) -> None:
         """Take in one event."""
         self.events[kind] += 1
+        if self._streams is not None:
+            self._streams.hears(kind)
         try:
             keys = self._store.apply(kind, event["type"], event["object"])
         except Exception:  # noqa: BLE001 - whatever it was, the next comparison repairs it
@@ -105,7 +121,7 @@ class Observer:
 
     async def _observe(self, stop: asyncio.Event, reader: Reader, on_signal: Callable[[], None]) -> bool:
         """Observe until `stop` is set or the cluster serves other versions; return whether it is the latter."""
-        streams = Streams(self._served, self._store.now)
+        streams = self._streams = Streams(self._served, self._store.now)
         before = self._resync.missed if self._resync else 0
         self._resync = Resync(
             self._store,
@@ -114,6 +130,7 @@ class Observer:
             self._wake,
             streams.all_watching,
             period=self._settings.resync_period,
+            compared=self._compared,
         )
         self._resync.missed = before
         streams.on_watching = self._store.watched_from

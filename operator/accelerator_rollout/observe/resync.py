@@ -50,7 +50,8 @@ class Resync:
     """Fills the store once, then compares it every `period` seconds and whenever a watch breaks or starts anew.
 
     `wake` is told whom a repair concerns. `watching` returns, after at most so many seconds, the kinds that are not
-    watched: a list shows one moment, and without a watch we would not see the next.
+    watched: a list shows one moment, and without a watch we would not see the next. `compared` is told how each comparison
+    ended (agreed, repaired, failed) and how many seconds it took.
     """
 
     def __init__(
@@ -62,10 +63,12 @@ class Resync:
         watching: Callable[[float], Awaitable[Collection[Kind]]],
         *,
         period: float = 60.0,
+        compared: Callable[[str, float], None] = lambda _result, _seconds: None,
     ) -> None:
         self._store, self._reader, self._served = store, reader, served
         self._wake, self._watching, self._period = wake, watching, period
         self._now = store.now
+        self._compared = compared
         self._soon = asyncio.Event()
         self._agreed_at: datetime | None = None
         self._problem = "the first lists are not in yet"
@@ -94,8 +97,10 @@ class Resync:
         """Compare for ever."""
         patience = Patience(1.0, 10.0)
         failed = False
+        clock = asyncio.get_running_loop().time
         while True:
             self._soon.clear()
+            began, missed = clock(), self.missed
             try:
                 # What went between our first list and the watches' own is in neither: only a list after both shows it.
                 if unwatched := await self._watching(_SETTLING):
@@ -103,11 +108,13 @@ class Resync:
                     raise NotWatchedError(f"no watch stands of {', '.join(unwatched)}")
                 await self.compare()
             except ObserveError as error:
+                self._compared("failed", clock() - began)
                 if failed or isinstance(error, NotWatchedError):  # one request may fail; two are an outage
                     self._doubt(str(error))
                 failed = True
                 await patience.wait()
             else:
+                self._compared("agreed" if self.missed == missed else "repaired", clock() - began)
                 failed = False
                 await self._pause()
 

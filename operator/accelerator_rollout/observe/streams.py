@@ -26,6 +26,7 @@ class Streams:
         self._watched: set[Kind] = set()  # without a gap since the last list
         self._broken: set[Kind] = set(self._kinds.values())  # no watch stands
         self._all = asyncio.Event()
+        self._heard: dict[Kind, datetime] = {}
         self.on_gap: Callable[[Kind], None] = lambda _: None
         self.on_broken: Callable[[Kind], None] = lambda _: None
         self.on_watching: Callable[[Kind, datetime], None] = lambda _kind, _since: None
@@ -34,6 +35,15 @@ class Streams:
     def unwatched(self) -> tuple[Kind, ...]:
         """The kinds of which no event would reach us now."""
         return tuple(kind for kind in self._kinds.values() if kind in self._broken)
+
+    @property
+    def heard(self) -> dict[Kind, datetime]:
+        """When the watch of each kind last brought an event or was accepted; without those that never were."""
+        return dict(self._heard)
+
+    def hears(self, kind: Kind) -> None:
+        """Take note of an event."""
+        self._heard[kind] = self._now()
 
     async def all_watching(self, within: float) -> tuple[Kind, ...]:
         """Return once every kind is watched; after `within` seconds, return those that are not."""
@@ -69,6 +79,7 @@ class Streams:
             self._watched.add(kind)
             self.on_watching(kind, self._listed.get(kind, self._now()))
         self._broken.discard(kind)
+        self.hears(kind)
         if not self._broken:
             self._all.set()
 

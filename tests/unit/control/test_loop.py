@@ -100,7 +100,10 @@ class World:
     async def report_unreadable(self, found: Unreadable) -> None:
         self.reported.append(found)
 
-    def decided(self, _snapshot: Snapshot, _plan: Plan, _seconds: float) -> None:
+    def took(self, _seconds: float) -> None:
+        pass
+
+    def decided(self, _snapshot: Snapshot, _plan: Plan) -> None:
         self.told.append("decided")
 
     def failed(self, error: Exception) -> None:
@@ -112,7 +115,8 @@ class World:
 
 class Telling:
     def __init__(self, world: World) -> None:
-        self.decided, self.failed, self.gone = world.decided, world.failed, world.gone_
+        self.took, self.decided = world.took, world.decided
+        self.failed, self.gone = world.failed, world.gone_
 
 
 @pytest.fixture
@@ -309,3 +313,13 @@ async def test_a_status_that_somebody_else_wrote_is_what_counts(world: World) ->
     assert [s.rollout.status.replicas for s in world.decided_on] == [0, 9]
     assert world.decided_on[1].rollout.status.ready_replicas == 0
     assert world.backlogs[1].left == 0
+
+
+async def test_a_decision_on_a_world_that_had_moved_is_not_told(world: World) -> None:
+    """It is made again: its times would be counted twice."""
+    world.answers[WEB] = [Outcome(moved=True, stored=False)]
+    async with working(world):
+        world.queue.add(WEB)
+        await until(lambda: len(world.handled) == 2)
+        await until(lambda: world.told)
+    assert world.told == ["decided"]

@@ -203,7 +203,7 @@ class Silent:
     def acted(self, *_: object) -> None:
         """Nobody counts."""
 
-    decided = failed = gone = acted
+    took = decided = failed = gone = acted
 
 
 async def run(cluster: Cluster, limit: int) -> None:

@@ -1,0 +1,1 @@
+"""One trace a rollout, told from the times in its status."""
