@@ -63,6 +63,15 @@ hostile: venv ## 100 runs under blows that free devices without proof, with hold
 walks: venv ## 200 random walks over a model of the cluster, then 20 on a real control plane
 	$(BIN)/python -m pytest tests/model tests/cluster/walks -m slow -s -p no:randomly $(ARGS)
 
+.PHONY: observe
+observe: venv ## A real Prometheus on real rollouts: dashboards, alerts, series that go, cardinality
+	$(BIN)/python -m pytest tests/unit/monitoring tests/unit/app/test_metrics.py -q
+	$(BIN)/python -m pytest tests/cluster/observe -m slow -s -p no:randomly $(ARGS)
+
+.PHONY: dashboards
+dashboards: venv ## Generate what deploy/monitoring/build.py makes
+	$(BIN)/python deploy/monitoring/build.py
+
 .PHONY: bench
 bench: venv ## Measure: ours against native, latency, writes, memory, start-up
 	$(BIN)/python -m bench $(ARGS)
