@@ -20,6 +20,7 @@ from lab.controlplane import ControlPlane
 from lab.install import BASE, Account, manifests
 from lab.resources import (
     ACCELERATOR_ROLLOUTS,
+    CUSTOM_RESOURCE_DEFINITIONS,
     DAEMON_SETS,
     DEPLOYMENTS,
     DEVICE_TAINT_RULES,
@@ -146,6 +147,43 @@ async def refusal(attempt: Awaitable[object]) -> str:
 # Manifests
 
 
+@pytest_asyncio.fixture
+async def monitoring(admin: Api) -> AsyncIterator[None]:
+    """The kinds of the Prometheus operator are served: where it is not installed, by stand-ins that take any spec."""
+    made = []
+    for kind in ("ServiceMonitor", "PrometheusRule"):
+        plural = f"{kind.lower()}s"
+        name = f"{plural}.monitoring.coreos.com"
+        if await admin.find(CUSTOM_RESOURCE_DEFINITIONS, name) is None:
+            schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+            version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            called = {"kind": kind, "plural": plural, "singular": kind.lower()}
+            spec = {"group": "monitoring.coreos.com", "scope": "Namespaced", "names": called}
+            body = {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {"name": name},
+                "spec": spec | {"versions": [version]},
+            }
+            await admin.apply_manifest([body])
+            made.append(name)
+    async with asyncio.timeout(30):
+        while not await _monitoring_is_served(admin):  # noqa: ASYNC110 - discovery tells nobody when it follows
+            await asyncio.sleep(0.1)
+    yield
+    for name in made:
+        await admin.delete_if_there(CUSTOM_RESOURCE_DEFINITIONS, name)
+
+
+async def _monitoring_is_served(admin: Api) -> bool:
+    try:
+        found = await admin.request("GET", "/apis/monitoring.coreos.com/v1")
+    except ApiError:
+        return False
+    return {r["kind"] for r in found["resources"]} >= {"ServiceMonitor", "PrometheusRule"}
+
+
+@pytest.mark.usefixtures("monitoring")
 @pytest.mark.parametrize(
     "folder", [BASE, *sorted(p for p in OVERLAYS.iterdir() if p.is_dir())], ids=lambda f: f.name
 )
