@@ -1,7 +1,7 @@
 """The oracle: which claim each device was prepared for, and whether one device ever served two at once.
 
-Only the simulated nodes write here, at the moment the driver prepares or unprepares, so the ledger knows what
-no API object can show: a process that still holds a device after its pod and its claim are gone.
+Only the simulated nodes and the driver of a real node write here, at the moment the driver prepares or unprepares, so
+the ledger knows what no API object can show: a process that still holds a device after its pod and its claim are gone.
 
 Entries are ordered by their number, not by their clock. Two entries of the same instant stand in the order in
 which the node made them: a device prepared before its previous holder was unprepared is an overlap, however
@@ -9,6 +9,7 @@ short.
 """
 
 import json
+import os
 import threading
 import time
 from collections import defaultdict
@@ -71,7 +72,7 @@ class Entry:
     node: str
     device: Device
     holder: Holder
-    monotonic: float  # seconds, of the process that simulates the node
+    monotonic: float  # seconds, by the clock of the machine on which it was written
     wall: datetime
     cause: str = ""  # why a device was unprepared outside a pod's ordinary end, e.g. a reboot
 
@@ -148,6 +149,17 @@ class Ledger:
         for line in lines:
             if line.strip():
                 ledger._append(Entry.from_json(line))
+        return ledger
+
+    @classmethod
+    def resume(cls, path: Path) -> "Ledger":
+        """Go on with the ledger of an earlier life, or begin a new one. A last line cut short is cut off."""
+        if not path.exists():
+            return cls(path)
+        ledger = cls.load(path)
+        written = path.read_bytes()
+        os.truncate(path, written.rfind(b"\n") + 1)
+        ledger._file = path.open("a", encoding="utf-8", buffering=1)
         return ledger
 
     def prepared(self, node: str, device: Device, holder: Holder) -> Entry:

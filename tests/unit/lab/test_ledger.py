@@ -170,6 +170,23 @@ def test_a_line_cut_short_by_a_crash_is_left_out_and_a_foreign_line_is_refused(t
         Ledger.load(path)
 
 
+def test_a_later_life_goes_on_with_the_ledger_and_knows_what_is_held(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.resume(path) as first:
+        first.prepared("node-a", LPU_0, OLD)
+    with path.open("a") as file:
+        file.write('{"number": 1, "deed"')  # the crash
+
+    with Ledger.resume(path) as second:
+        assert second.prepared("node-a", LPU_0, OLD).number == 0, "it was prepared before"
+        second.prepared("node-a", LPU_0, NEW)
+        second.unprepared("node-a", LPU_0, OLD.claim_uid)
+
+    loaded = Ledger.load(path)
+    assert [entry.number for entry in loaded.entries()] == [0, 1, 2]
+    assert [(one.first.holder, one.second.holder) for one in loaded.violations()] == [(OLD, NEW)]
+
+
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.booleans()), max_size=30))
 def test_it_agrees_with_counting_the_owners_after_every_entry(deeds: list[tuple[str, bool]]) -> None:
     ledger = Ledger()
