@@ -114,6 +114,20 @@ def module_version(folder: Path, module: str) -> str:
     return found[1]
 
 
+def module_folder(folder: Path, module: str, *, go: Path | None = None, cache: Path | None = None) -> Path:
+    """Where the source of a module lies that go.mod requires; downloaded first if this machine has not got it."""
+    go = go or find_go()
+    command = [str(go), "mod", "download", "-json", module]
+    environment = _go_environment(_go_facts(go), cache or cache_folder())
+    try:
+        done = subprocess.run(command, check=True, capture_output=True, cwd=folder, env=environment)
+    except subprocess.CalledProcessError as error:
+        # Its errors stand in the answer too, when it got that far.
+        said = (error.stdout + error.stderr).decode(errors="replace").strip()
+        raise ToolchainError(f"the source of {module} cannot be had: {said}") from error
+    return Path(json.loads(done.stdout)["Dir"])
+
+
 def ensure_control_plane(report: Report | None = None) -> ControlPlaneBinaries:
     """The control plane's programs, built first if this machine has not built these versions yet."""
     recipe = control_plane_recipe()
