@@ -110,6 +110,10 @@ class DriverProcess:
         """Await that a kubelet has registered it."""
         await self._await(self.places.registered(self.driver).exists, "get registered", seconds)
 
+    async def wait_until(self, reached: Callable[[], Any], what: str, *, seconds: float) -> None:
+        """Await something that the driver does or that follows from it; `what` completes the sentence "it did not …"."""
+        await self._await(lambda: bool(reached()), what, seconds)
+
     async def wait_ended(self, *, seconds: float = _STOP_SECONDS) -> int:
         """Await that it has ended, by itself or by a fault; return its exit code."""
         deadline = time.monotonic() + seconds
