@@ -68,7 +68,8 @@ def _findings(
             f"{', '.join(ungated)} can still make pods without our gate: until the first gated rollout is complete, "
             "a pod that is replaced there is counted but cannot be held back",
         )
-    if not parked_by_policy:
+    # Pods of the other kinds wait for us: OnDelete.
+    if isinstance(workload, DeploymentRecord) and not parked_by_policy:
         yield Finding(
             Guardrail.NOT_PARKED,
             "the parking policy is not installed: after a template change one pod may go before our checks. "

@@ -121,3 +121,11 @@ def test_a_workload_at_rest_that_breaks_an_enforced_rule_is_not_ready() -> None:
     world.spec = {"guardrails": {"mode": "Enforce"}}
     _no_pre_stop(world)
     assert told(world, "Ready")[:2] == ("False", Refusal.GUARDRAIL_NOT_MET)
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
+def test_the_parking_policy_is_missed_only_where_something_parks(kind: str) -> None:
+    world = running(kind, digest=OLD)
+    _no_parking_policy(world)
+    assert told(world)[:2] == ("True", "GuardrailsMet")
+    assert replaces(world)
