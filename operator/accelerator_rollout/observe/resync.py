@@ -6,7 +6,7 @@ list lacks. Lists of metadata are enough for that. A quiet watch says nothing ab
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -129,8 +129,9 @@ class Resync:
         """Compare and repair every kind, once; raises ObserveError if that could not be finished."""
         began = self._now()
         woken = NOBODY
-        for served in self._served:
-            woken |= await self._compare(served)
+        lists = [(served, await self._list(served)) for served in self._served]
+        for served, listed in await self._silent(lists):
+            woken |= await self._repair(served, listed)
         believed = self._store.freshness(self._now()) is Freshness.FRESH
         self._agreed_at, self._problem = began, ""
         self._store.believe(began + timedelta(seconds=2.5 * self._period))
@@ -146,9 +147,8 @@ class Resync:
         if was is Freshness.FRESH:
             self._wake(self._store.keys())
 
-    async def _compare(self, served: Served) -> frozenset[Key]:
-        listed = await self._list(served)
-        behind, extra = await self._differences(served.kind, listed)
+    async def _repair(self, served: Served, listed: _Listed) -> frozenset[Key]:
+        behind, extra = self._differences(served.kind, listed)
         if not behind and not extra:
             return NOBODY
         _log.warning(
@@ -179,19 +179,26 @@ class Resync:
             await asyncio.sleep(0)
         return _Listed(versions, names, moment)
 
-    async def _differences(self, kind: Kind, listed: _Listed) -> tuple[list[str], list[str]]:
-        """Return the UIDs that the store has too old or not at all, and those that it has too long.
+    async def _silent(self, lists: Iterable[tuple[Served, _Listed]]) -> list[tuple[Served, _Listed]]:
+        """Return the lists that the store does not agree with, and that their events had time to make true.
 
-        Differences that vanish by themselves within moments are events on their way.
+        Differences that vanish by themselves within moments are events on their way. All kinds wait at once: an outage
+        that silenced several costs the wait of one.
         """
         deadline = asyncio.get_running_loop().time() + _LAG
+        silent = list(lists)
         while True:
-            behind, extra = self._compare_now(kind, listed)
-            if not (behind or extra) or asyncio.get_running_loop().time() >= deadline:
-                return behind, extra
+            waiting, silent = silent, []
+            for served, listed in waiting:
+                if any(self._differences(served.kind, listed)):
+                    silent.append((served, listed))
+                await asyncio.sleep(0)  # some milliseconds of work each; let others have their turn
+            if not silent or asyncio.get_running_loop().time() >= deadline:
+                return silent
             await asyncio.sleep(_LAG_STEP)
 
-    def _compare_now(self, kind: Kind, listed: _Listed) -> tuple[list[str], list[str]]:
+    def _differences(self, kind: Kind, listed: _Listed) -> tuple[list[str], list[str]]:
+        """Return the UIDs that the store has too old or not at all, and those that it has too long."""
         have = self._store.versions(kind)
         behind = [
             uid
