@@ -97,6 +97,9 @@ class PodRecord:
     exit_reason: str = ""  # e.g. Error, OOMKilled
     exit_message: str = ""  # the end of its termination message
     killed_at: datetime | None = None  # when a container ended by SIGKILL (137) that no memory limit sent
+    ended_at: datetime | None = (
+        None  # of a terminal pod: when its last container ended; None if none ever ran
+    )
     sandboxed: bool = (
         False  # condition PodReadyToStartContainers: devices are prepared, and the sandbox stands
     )

@@ -578,7 +578,12 @@ class Cluster:
             return
         self.processes.pop(pod.uid, None)
         self.put_pod(
-            pod, phase=Phase.SUCCEEDED, kubelet_terminal=True, containers_terminated=True, ready=False
+            pod,
+            phase=Phase.SUCCEEDED,
+            kubelet_terminal=True,
+            containers_terminated=True,
+            ready=False,
+            ended_at=self.now.replace(microsecond=0),
         )
 
     # People, and bad luck
@@ -640,7 +645,12 @@ class Cluster:
         if pod is not None and there is not None and pod.node not in self.stuck_nodes and there.ready:
             del self.processes[pod.uid]
             self.put_pod(
-                pod, phase=Phase.FAILED, kubelet_terminal=True, containers_terminated=True, ready=False
+                pod,
+                phase=Phase.FAILED,
+                kubelet_terminal=True,
+                containers_terminated=True,
+                ready=False,
+                ended_at=self.now.replace(microsecond=0),
             )
 
     def crash(self) -> None:

@@ -8,7 +8,7 @@ finds what was in flight; a gated pod whose predecessor nobody saw gets an entry
 unproven from first sight. Nothing is concluded from an absent entry.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from datetime import datetime, timedelta
 
 from accelerator_rollout.api.models import (
@@ -170,7 +170,7 @@ def _matters(pod: PodRecord, snapshot: Snapshot) -> bool:
 
 
 def _to_be_left_alone(pod: PodRecord, snapshot: Snapshot) -> bool:
-    """Whether devices that a vanished pod let go in order, before we looked, are still to settle, or to be checked.
+    """Whether devices that a pod let go in order, before we looked, are still to settle, or to be checked.
 
     Race: a StatefulSet's or DaemonSet's controller deletes a pod that its kubelet evicted, and the claim goes as quickly.
     """
@@ -256,8 +256,38 @@ def match(entries: Iterable[Replacement], snapshot: Snapshot, now: datetime) -> 
         else:
             free.remove(heir)
             result.append(_linked(entry, heir))
+    result += _ended_before(free, {e.id for e in linked}, snapshot, now)
     orphans = [pod for pod in free if gated(pod) and not _known_to_be_new(pod, snapshot)]
     return (*(e for e in result if not _moot(e, pods)), *(_unknown(pod, snapshot, now) for pod in orphans))
+
+
+def _ended_before(
+    free: list[PodRecord], known: Set[str], snapshot: Snapshot, now: datetime
+) -> list[Replacement]:
+    """Return entries for gated pods that succeed one that ended in order before we looked, and take those from `free`.
+
+    Race: what a kubelet evicts stays as an object, for days, and its claim goes at once. Only a successor of its own makes
+    it a departure again, and only as long as its devices may have to be left alone: else each look would note it anew.
+    """
+    found: list[Replacement] = []
+    for pod in sorted(snapshot.pods, key=_age):
+        if pod.uid in known or not pod.terminal or not _to_be_left_alone(pod, snapshot):
+            continue
+        if pod.ended_at is None or now >= pod.ended_at + _left_alone_for(snapshot):
+            continue
+        entry = record(pod, snapshot, Cause.DEPARTURE, Stage.RELEASING, now)
+        heir = _heir(entry, free, snapshot)
+        if heir is not None and gated(heir):
+            free.remove(heir)
+            found.append(_linked(entry, heir))
+    return found
+
+
+def _left_alone_for(snapshot: Snapshot) -> timedelta:
+    """Return for how long after a pod's end its devices may have to be left alone; whole seconds are cut, so one more."""
+    release = snapshot.rollout.spec.release
+    seconds = max(release.settle_seconds, release.timeout_seconds if release.checks else 0)
+    return timedelta(seconds=seconds + 1)
 
 
 def _was_open(entry: Replacement, snapshot: Snapshot) -> bool:

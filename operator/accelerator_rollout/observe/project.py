@@ -146,6 +146,7 @@ def pod(raw: Raw, *, kubelet_managers: frozenset[str] = KUBELET_MANAGERS) -> Pod
         exit_reason=intern(read.text(last, "reason")),
         exit_message=read.text(last, "message")[-_MOST_SAID:],
         killed_at=_killed_at(containers),
+        ended_at=_ended_at(containers) if terminal else None,
         unschedulable_message=read.text(scheduled, "message") if unschedulable else "",
         sandboxed=conditions.get("PodReadyToStartContainers", {}).get("status") == "True",
         deletion_cost=read.number(annotations.get(DELETION_COST_ANNOTATION)),
@@ -171,6 +172,11 @@ def _killed_at(containers: list[Raw]) -> datetime | None:
         if ended.get("exitCode") == _SIGKILL_EXIT and ended.get("reason") not in _NOT_BY_TIME:
             return read.time(ended, "finishedAt")
     return None
+
+
+def _ended_at(containers: list[Raw]) -> datetime | None:
+    ends = (read.time(read.mapping(read.mapping(c, "state"), "terminated"), "finishedAt") for c in containers)
+    return max((end for end in ends if end is not None), default=None)
 
 
 def _aimed_at(spec: Raw) -> str:

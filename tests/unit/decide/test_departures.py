@@ -1,6 +1,7 @@
 """Who left, what they held, and who succeeds whom: every departure counts, whatever caused it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -340,6 +341,70 @@ def test_claims_that_another_pod_owns_are_not_the_departed_pods() -> None:
     world.leave("worker-1")
     world.claims["worker-1-device"] = claim_of(pod("worker-1", uid="another"), device(1))
     assert tracked(world)["worker-1"].claims == ()
+
+
+CHECK = {"name": "clean", "cel": "true"}
+
+
+@pytest.mark.parametrize(
+    ("release", "seconds_ago", "stage"),
+    [
+        ({}, 2, None),
+        ({"settleSeconds": 5}, 2, Stage.SETTLING),
+        ({"settleSeconds": 5}, 5.9, Stage.SETTLING),
+        ({"settleSeconds": 5}, 6, None),
+        ({"checks": [CHECK], "timeoutSeconds": 60}, 50, Stage.SETTLING),
+        ({"checks": [CHECK], "timeoutSeconds": 60}, 61, None),
+        ({"settleSeconds": 5}, None, None),
+    ],
+)
+def test_an_evicted_pod_that_stays_as_an_object_is_noted_to_settle_for_its_successor(
+    release: dict[str, Any], seconds_ago: float | None, stage: Stage | None
+) -> None:
+    """A kubelet that evicts leaves the object, and the claim went before anyone looked."""
+    world = running("Deployment", digest=NEW)
+    world.spec = {"release": release}
+    world.end("worker-1")
+    world.change("worker-1", ended_at=None if seconds_ago is None else at(-seconds_ago))
+    world.put(gated_pod("worker-5", kind="Deployment", created=at(-1)))
+    decided = world.plan()
+    assert [e.stage for e in decided.status.replacements] == ([] if stage is None else [stage])
+    assert len(of_type(decided.actions, OpenGate)) == (1 if stage is None else 0)
+
+
+def test_an_evicted_pod_settles_once_and_is_then_forgotten_though_its_object_stays() -> None:
+    world = running("Deployment", digest=NEW)
+    world.spec = {"release": {"settleSeconds": 5}}
+    world.end("worker-1")
+    world.change("worker-1", ended_at=at(-1))
+    assert world.plan().status.replacements == (), "nobody succeeds it yet"
+    world.put(gated_pod("worker-5", kind="Deployment", created=at(0)))
+    world.store(world.plan())
+    assert not of_type(world.actions(at(4)), OpenGate)
+    assert [a.pod_name for a in world.actions(at(7)) if isinstance(a, OpenGate)] == ["worker-5"]
+    world.store(world.plan(at(7)))
+    world.put(pod("worker-5", NEW, uid="q-worker-5", kind="Deployment", node="node-1"), device(1))
+    assert world.plan(at(8)).status.replacements == ()
+    world.put(gated_pod("worker-6", kind="Deployment", created=at(20)))
+    world.store(world.plan(at(20)))
+    assert world.plan(at(20)).status.replacements == (), "a pod of a later scale-up succeeds nobody"
+
+
+def test_of_two_that_ended_each_has_one_successor() -> None:
+    world = running("Deployment", digest=NEW)
+    world.spec = {"release": {"settleSeconds": 5}}
+    for name in ("worker-1", "worker-2"):
+        world.end(name)
+        world.change(name, ended_at=at(-1))
+    world.put(gated_pod("worker-5", kind="Deployment", created=at(0)))
+    assert [(e.pod_name, e.replacement_pod_name) for e in world.plan().status.replacements] == [
+        ("worker-1", "worker-5")
+    ]
+    world.put(gated_pod("worker-6", kind="Deployment", created=at(0)))
+    assert sorted((e.pod_name, e.replacement_pod_name) for e in world.plan().status.replacements) == [
+        ("worker-1", "worker-5"),
+        ("worker-2", "worker-6"),
+    ]
 
 
 @pytest.mark.parametrize("release", [{}, {"settleSeconds": 5}])

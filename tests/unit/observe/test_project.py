@@ -510,3 +510,14 @@ def test_what_is_unclear_is_refused_by_name(kind: Kind, raw: dict[str, Any], why
         project(kind, raw)
     assert refused.value.name == raw["metadata"]["name"]
     assert refused.value.name in str(refused.value)
+
+
+@pytest.mark.parametrize(("phase", "ended"), [("Failed", "2026-01-31T12:00:03+00:00"), ("Running", None)])
+def test_a_pod_ended_when_its_last_container_did(phase: str, ended: str | None) -> None:
+    containers = [
+        {"state": {"terminated": {"exitCode": 0, "finishedAt": f"2026-01-31T12:00:0{second}Z"}}}
+        for second in (3, 1)
+    ]
+    record = p.pod(o.pod("a", phase=phase, status={"containerStatuses": containers}))
+    assert (record.ended_at and record.ended_at.isoformat()) == ended
+    assert p.pod(o.pod("a", phase=phase, status={"containerStatuses": [{"state": {}}]})).ended_at is None
