@@ -85,19 +85,22 @@ def explain(rollout: RolloutObject, status: RolloutStatus) -> Explanation:
 
 
 def judge(rollout: RolloutObject, status: RolloutStatus) -> tuple[Verdict, Condition | None]:
-    """Return the verdict and the condition that tells it best; None where no status was ever written."""
+    """Return the verdict and the condition that tells it best; None where no status was ever written.
+
+    A status of an older spec tells neither success nor failure: the change may have been the remedy.
+    """
     progressing = find_condition(status.conditions, ConditionType.PROGRESSING)
     stalled = find_condition(status.conditions, ConditionType.STALLED)
     if progressing is None:
-        return Verdict.UNKNOWN, None
+        return Verdict.UNKNOWN if rollout.deletion is None else Verdict.DELETING, None
     if rollout.deletion is not None:
         return Verdict.DELETING, progressing
-    if stalled is not None and stalled.status is ConditionStatus.TRUE:
-        return Verdict.STALLED, stalled
     if progressing.status is ConditionStatus.UNKNOWN:
         return Verdict.UNKNOWN, progressing
     if _unseen(rollout, status):
         return Verdict.WAITING, progressing
+    if stalled is not None and stalled.status is ConditionStatus.TRUE:
+        return Verdict.STALLED, stalled
     if is_true(status.conditions, ConditionType.READY):
         return Verdict.COMPLETE, progressing
     moving = progressing.status is ConditionStatus.TRUE
@@ -135,7 +138,7 @@ def _waits(rollout: RolloutObject, status: RolloutStatus, verdict: Verdict) -> I
     yield from _of_condition(name, status, ConditionType.STALLED, STALLED, RELEASING, WAITING)
     for entry in status.replacements:
         yield of_replacement(entry)
-    if status.replacements or verdict in (Verdict.COMPLETE, Verdict.STALLED):
+    if status.replacements or verdict is Verdict.COMPLETE or is_true(status.conditions, ConditionType.STALLED):
         return
     yield from _of_condition(name, status, ConditionType.PROGRESSING, WAITING, TROUBLE, STALLED)
 

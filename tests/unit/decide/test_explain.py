@@ -12,7 +12,7 @@ from accelerator_rollout.api.models import Guardrail, Stage
 from accelerator_rollout.decide.advice import TABLES
 from accelerator_rollout.decide.explain import Verdict, explain, of_replacement
 from accelerator_rollout.decide.reasons import Halted, NotFree, Overdue, Refusal, Trouble, Waiting
-from builders import NEW, World, budget, entry, node, pod, running
+from builders import NEW, NOW, World, budget, entry, node, pod, running
 
 PAGE = (Path(__file__).parents[3] / "docs" / "conditions.md").read_text(encoding="utf-8")
 
@@ -128,3 +128,20 @@ def test_what_is_complete_waits_for_nothing() -> None:
     explained = explain(world.rollout(), decided.status)
     assert explained.verdict is Verdict.COMPLETE
     assert explained.waits == ()
+
+
+def test_a_stall_that_an_older_spec_was_in_is_no_verdict_on_the_new_one() -> None:
+    world = running("Deployment")
+    world.set_workload(max_surge=1)
+    told = world.plan().status
+    rollout = world.rollout()
+    assert explain(rollout, told).verdict is Verdict.STALLED
+    explained = explain(replace(rollout, generation=rollout.generation + 1), told)
+    assert explained.verdict is Verdict.WAITING
+    assert [w.reason for w in explained.waits] == ["NotObserved", Refusal.SURGE_NOT_ALLOWED]
+
+
+def test_what_goes_before_anybody_looked_at_it_goes() -> None:
+    world = running("Deployment", digest=NEW)
+    going = replace(world.rollout(), deletion=NOW)
+    assert explain(going, world.status).verdict is Verdict.DELETING
