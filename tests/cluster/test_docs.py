@@ -48,6 +48,7 @@ SETTINGS = {
     "abort-undo-restart.md": Setting(),
     "drain.md": Setting(Shape(replicas=2), (1, 1, 1)),
     "stuck.md": Setting(Shape(replicas=2, grace=2), (2,), {"release": {"unproven": {"extraSeconds": 8}}}),
+    "gitops.md": Setting(),
     "hold.md": Setting(Shape(replicas=1), (1,)),
 }
 

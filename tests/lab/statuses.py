@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 STATUSES_TO: Final = "STATUSES_TO"
-_TOLD: Final = ("name", "namespace", "uid", "generation", "creationTimestamp", "deletionTimestamp")  # of metadata
+_TOLD: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+)  # of metadata
 
 Json = dict[str, Any]
 

@@ -138,7 +138,11 @@ def _waits(rollout: RolloutObject, status: RolloutStatus, verdict: Verdict) -> I
     yield from _of_condition(name, status, ConditionType.STALLED, STALLED, RELEASING, WAITING)
     for entry in status.replacements:
         yield of_replacement(entry)
-    if status.replacements or verdict is Verdict.COMPLETE or is_true(status.conditions, ConditionType.STALLED):
+    if (
+        status.replacements
+        or verdict is Verdict.COMPLETE
+        or is_true(status.conditions, ConditionType.STALLED)
+    ):
         return
     yield from _of_condition(name, status, ConditionType.PROGRESSING, WAITING, TROUBLE, STALLED)
 
