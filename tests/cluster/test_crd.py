@@ -28,6 +28,7 @@ from accelerator_rollout.api.models import (
     Stage,
 )
 from accelerator_rollout.api.parse import parse
+from accelerator_rollout.decide.reasons import Halted, NotFree, Overdue, Refusal, Trouble, Waiting
 from lab.client import Api, ApiError, Object
 from lab.controlplane import ControlPlane
 from lab.kubeconfig import Connection
@@ -325,30 +326,67 @@ def columns(lines: list[str]) -> dict[str, str]:
     return {head[a:b].strip(): row[a:b].strip() for a, b in zip(starts, ends, strict=True)}
 
 
+async def shown(admin: Api, namespace: str, name: str, status: RolloutStatus) -> None:
+    await write_status(admin, await create(admin, namespace, name=name), status)
+
+
+def told(stage: str, why: str = "") -> RolloutStatus:
+    """A status that tells of this stage or reason, and why the replacement in flight waits, if there is one."""
+    status = full(RolloutStatus).to_raw() | {"replicas": 4, "updatedReplicas": 2, "availableReplicas": 3}
+    for entry, kind in zip(status["conditions"], ("Ready", "Progressing"), strict=True):
+        entry |= {"type": kind, "status": "False", "reason": stage, "message": "pod llm-1 holds lpu-0"}
+    status["replacements"] = [status["replacements"][0] | {"reason": why}] if why else []
+    return RolloutStatus.from_raw(status)
+
+
 async def test_kubectl_shows_where_a_rollout_stands(
     admin: Api, namespace: str, control_plane: ControlPlane
 ) -> None:
-    status = full(RolloutStatus).to_raw()
-    status |= {"replicas": 4, "updatedReplicas": 2, "availableReplicas": 3}
-    for entry, kind in zip(status["conditions"], ("Ready", "Progressing"), strict=True):
-        entry |= {"type": kind, "status": "False", "reason": "Releasing", "message": "pod llm-1 holds lpu-0"}
-    await write_status(admin, await create(admin, namespace), RolloutStatus.from_raw(status))
-
-    shown = columns(await kubectl(control_plane.kubeconfig, "get", "arol", "-n", namespace))
-    assert shown.pop("AGE")
-    assert shown == {
+    await shown(admin, namespace, "llm", told("Releasing", "DeviceTaken"))
+    get = ("get", "arol", "-n", namespace)
+    seen = columns(await kubectl(control_plane.kubeconfig, *get))
+    assert seen == {
         "NAME": "llm",
-        "WORKLOAD": "llm",
-        "DESIRED": "4",
-        "UPDATED": "2",
-        "AVAILABLE": "3",
         "READY": "False",
+        "UPDATED": "2",
         "PROGRESS": "Releasing",
+        "WHY": "DeviceTaken",
     }
-    wide = columns(
-        await kubectl(control_plane.kubeconfig, "get", "accelerators", "-n", namespace, "-o", "wide")
-    )
-    assert (wide["KIND"], wide["MESSAGE"]) == ("Deployment", "pod llm-1 holds lpu-0")
+    wide = columns(await kubectl(control_plane.kubeconfig, *get, "-o", "wide"))
+    assert wide.pop("AGE")
+    assert wide == seen | {
+        "WORKLOAD": "llm",
+        "KIND": "Deployment",
+        "DESIRED": "4",
+        "AVAILABLE": "3",
+        "STALLED": "",
+        "MESSAGE": "pod llm-1 holds lpu-0",
+    }
+
+
+# With the longest words that each column can have: in flight a stage and its reason; at rest a reason alone.
+LONGEST_STAGE = max(Stage, key=len)
+LONGEST_WHY = max((reason for kind in (NotFree, Waiting, Trouble) for reason in kind), key=len)
+LONGEST_PROGRESS = max((reason for kind in (Waiting, Refusal, Overdue, Halted) for reason in kind), key=len)
+
+
+@pytest.mark.parametrize(
+    ("progress", "why"), [(LONGEST_STAGE, LONGEST_WHY), (LONGEST_PROGRESS, "")], ids=["in flight", "at rest"]
+)
+async def test_what_kubectl_shows_fits_80_columns(
+    admin: Api, namespace: str, control_plane: ControlPlane, progress: str, why: str
+) -> None:
+    name = "llm-inference-worker"
+    await shown(admin, namespace, name, told(str(progress), str(why)))
+    lines = await kubectl(control_plane.kubeconfig, "get", "arol", name, "-n", namespace)
+    assert columns(lines) == {
+        "NAME": name,
+        "READY": "False",
+        "UPDATED": "2",
+        "PROGRESS": progress,
+        "WHY": why,
+    }
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.usefixtures("namespace")

@@ -144,16 +144,20 @@ def _printer_columns() -> list[dict[str, Any]]:
     def condition(kind: str, field: str) -> str:
         return f'.status.conditions[?(@.type=="{kind}")].{field}'
 
+    # Without -o wide, a row is at most 80 characters with a name of 20: the reason of the replacement in flight is the
+    # longest cell, and what is not in flight has a reason in Progress alone.
     return [
-        column("Workload", ".spec.workloadRef.name", "The workload whose pods are replaced."),
-        column("Kind", ".spec.workloadRef.kind", "Its kind.", priority=1),
-        column("Desired", ".status.replicas", "Pods the workload asks for.", "integer"),
-        column("Updated", ".status.updatedReplicas", "Pods at the update revision.", "integer"),
-        column("Available", ".status.availableReplicas", "Pods that are ready and stay so.", "integer"),
         column("Ready", condition("Ready", "status"), "All pods at the update revision and healthy."),
+        column("Updated", ".status.updatedReplicas", "Pods at the update revision.", "integer"),
         column("Progress", condition("Progressing", "reason"), "The stage, or why nothing moves."),
-        column("Message", condition("Progressing", "message"), "The same for people.", priority=1),
-        column("Age", ".metadata.creationTimestamp", "Time since creation.", "date"),
+        column("Why", ".status.replacements[0].reason", "What the first replacement in flight waits for."),
+        column("Workload", ".spec.workloadRef.name", "The workload whose pods are replaced.", priority=1),
+        column("Kind", ".spec.workloadRef.kind", "Its kind.", priority=1),
+        column("Desired", ".status.replicas", "Pods the workload asks for.", "integer", priority=1),
+        column("Available", ".status.availableReplicas", "Pods that stay ready.", "integer", priority=1),
+        column("Age", ".metadata.creationTimestamp", "Time since creation.", "date", priority=1),
+        column("Stalled", condition("Stalled", "reason"), "Why nothing goes on by itself.", priority=1),
+        column("Message", condition("Progressing", "message"), "Progress for people.", priority=1),
     ]
 
 
