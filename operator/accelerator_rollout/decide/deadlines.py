@@ -10,11 +10,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from accelerator_rollout.api.models import Health, Replacement, Stage
+from accelerator_rollout.decide.advice import RELEASING, TROUBLE, advice
 from accelerator_rollout.decide.appraisal import Appraisal
 from accelerator_rollout.decide.conditions import Late
 from accelerator_rollout.decide.disruption import Blocked, Step
 from accelerator_rollout.decide.health import unhealthy
-from accelerator_rollout.decide.reasons import Overdue, Waiting
+from accelerator_rollout.decide.reasons import NotFree, Overdue, Trouble, Waiting
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.decide.stages import Standing
 from accelerator_rollout.records import PodRecord
@@ -33,6 +34,26 @@ _ADVICE: Final = {
     Overdue.PREPARE: "See the pod's Events, and the logs of the kubelet and the driver on that node",
     Overdue.READY: "See its log and its probes. A model that loads for longer needs a greater health.readyTimeoutSeconds",
 }
+# What is in the way, where the message on it says no next step by itself.
+_WITHOUT_ADVICE: Final = frozenset(
+    (
+        NotFree.CLAIM_ALLOCATED,
+        NotFree.DRIVER_UNAVAILABLE,
+        NotFree.DEVICE_TAKEN,
+        NotFree.POOL_MISSING,
+        NotFree.POOL_INCOMPLETE,
+        NotFree.POOL_CONTRADICTORY,
+        NotFree.DEVICE_MISSING,
+        NotFree.DEVICE_TAINTED,
+        NotFree.DEVICE_UNREACHABLE,
+        NotFree.DOUBLE_ALLOCATION,
+        NotFree.PARTITION_HELD,
+        NotFree.CAPACITY_HELD,
+        NotFree.CHECK_FAILED,
+        Trouble.IMAGE_ERROR,
+        Trouble.CREATE_CONTAINER_ERROR,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +99,14 @@ def late_release(snapshot: Snapshot, appraisals: tuple[Appraisal, ...], now: dat
         if a.unreleased and now >= release_due(a.entry, snapshot):
             who = a.entry.pod_name or "an unknown predecessor"
             text = f"the devices of pod {who} are not free {timeout} s after it began to leave: {a.standing.message}"
-            return Late(Overdue.RELEASE, text)
+            return Late(Overdue.RELEASE, _with_next_step(text, a.standing.reason))
     return None
+
+
+def _with_next_step(text: str, reason: str, otherwise: str = "") -> str:
+    known = advice(reason, RELEASING, TROUBLE) if reason in _WITHOUT_ADVICE else None
+    step = known.todo if known is not None else otherwise
+    return f"{text}. {step}" if step else text
 
 
 def due(course: Course, now: datetime) -> tuple[datetime, ...]:
@@ -140,7 +167,7 @@ def _told(reason: Overdue, seconds: int, pod: PodRecord, standing: Standing, sna
         case _:
             what = f"pod {pod.name} is not ready {seconds} s after it began to run on node {pod.node}"
     with_devices = f" with {_devices(pod, snapshot)}" if pod.bound else ""
-    return f"{what}{with_devices}: {standing.message}. {_ADVICE[reason]}"
+    return _with_next_step(f"{what}{with_devices}: {standing.message}", standing.reason, _ADVICE[reason])
 
 
 def _devices(pod: PodRecord, snapshot: Snapshot) -> str:
