@@ -64,7 +64,7 @@ walks: venv ## 200 random walks over a model of the cluster, then 20 on a real c
 	$(BIN)/python -m pytest tests/model tests/cluster/walks -m slow -s -p no:randomly $(ARGS)
 
 .PHONY: observe
-observe: venv ## A real Prometheus on real rollouts: dashboards, alerts, series that go, cardinality
+observe: venv ## What others see: Prometheus on real rollouts, and GitOps tools on the states that the other suites give
 	$(BIN)/python -m pytest tests/unit/monitoring tests/unit/app/test_metrics.py -q
 	$(BIN)/python -m pytest tests/cluster/observe -m slow -s -p no:randomly $(ARGS)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from accelerator_rollout.api.conditions import ConditionType, find_condition
 from accelerator_rollout.api.models import RolloutObject
 from accelerator_rollout.api.parse import parse
 from accelerator_rollout.decide.explain import Verdict, judge
@@ -65,7 +66,11 @@ def ours(state: Mapping[str, Any]) -> str:
     """Return our own verdict, as the command line has it."""
     rollout = parse(state)
     if not isinstance(rollout, RolloutObject):
-        return UNREADABLE if rollout.deletion is None else str(Verdict.DELETING)
+        if rollout.deletion is not None:
+            return str(Verdict.DELETING)
+        stalled = find_condition(rollout.conditions, ConditionType.STALLED)
+        told = stalled is not None and stalled.observed_generation == rollout.generation
+        return UNREADABLE if told else str(Verdict.UNKNOWN)  # for a moment, until it is written down
     verdict, told = judge(rollout, rollout.status)
     seen = rollout.status.observed_generation == rollout.generation
     if verdict is Verdict.WAITING and seen and told is not None and told.reason in list(WANTED):

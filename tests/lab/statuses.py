@@ -6,6 +6,7 @@ STATUSES_TO names a folder; without it nothing is kept. Each process has a file 
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -19,6 +20,7 @@ _TOLD: Final = (
     "creationTimestamp",
     "deletionTimestamp",
 )  # of metadata
+_JUDGED: Final = ("observedGeneration", "conditions")  # of the status, by tools
 
 Json = dict[str, Any]
 
@@ -92,3 +94,21 @@ def kept(where: Path) -> Iterator[Json]:
             if key not in seen:
                 seen.add(key)
                 yield state
+
+
+def main() -> int:
+    """Print one state of each shape, of the folders named: for tests/cluster/states.jsonl."""
+    from lab.agreement import shape  # what a shape is, is its business
+
+    shapes: dict[str, Json] = {}
+    for where in sys.argv[1:]:
+        for state in kept(Path(where)):
+            shapes.setdefault(shape(state), state)
+    for _, state in sorted(shapes.items()):
+        slight = {key: value for key, value in (state.get("status") or {}).items() if key in _JUDGED}
+        sys.stdout.write(json.dumps(state | {"status": slight}, separators=(",", ":")) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
