@@ -69,8 +69,8 @@ def ours(state: Mapping[str, Any]) -> str:
         if rollout.deletion is not None:
             return str(Verdict.DELETING)
         stalled = find_condition(rollout.conditions, ConditionType.STALLED)
-        told = stalled is not None and stalled.observed_generation == rollout.generation
-        return UNREADABLE if told else str(Verdict.UNKNOWN)  # for a moment, until it is written down
+        written = stalled is not None and stalled.observed_generation == rollout.generation
+        return UNREADABLE if written else str(Verdict.UNKNOWN)  # for a moment, until it is written down
     verdict, told = judge(rollout, rollout.status)
     seen = rollout.status.observed_generation == rollout.generation
     if verdict is Verdict.WAITING and seen and told is not None and told.reason in list(WANTED):
