@@ -23,7 +23,7 @@ from lab.statuses import STATUSES_TO, kept
 FEWEST: Final = 5000
 # Paths of tests, what else pytest is to know, and the environment: what gives the most states a minute, and all kinds of them.
 SUITES: Final[Sequence[tuple[tuple[str, ...], dict[str, str]]]] = (
-    (("tests/cluster/scenarios", "-m", "not slow"), {}),
+    (("tests/cluster/scenarios", "-m", "not slow", "-n", "3", "--dist", "loadfile"), {}),
     (("tests/cluster/walks", "tests/cluster/hostile", "tests/cluster/chaos", "-m", "slow"), {}),
 )
 
