@@ -20,7 +20,6 @@ _TOLD: Final = (
     "creationTimestamp",
     "deletionTimestamp",
 )  # of metadata
-_JUDGED: Final = ("observedGeneration", "conditions")  # of the status, by tools
 
 Json = dict[str, Any]
 
@@ -96,6 +95,17 @@ def kept(where: Path) -> Iterator[Json]:
                 yield state
 
 
+def slight(state: Mapping[str, Any]) -> Json:
+    """Return of a state what tools go by, without words for people."""
+    status, spec = state.get("status") or {}, state["spec"]
+    told: Json = (
+        {"observedGeneration": status["observedGeneration"]} if "observedGeneration" in status else {}
+    )
+    told["conditions"] = [condition | {"message": ""} for condition in status.get("conditions", [])]
+    kept_of_spec = {key: spec[key] for key in ("workloadRef", "paused") if key in spec}
+    return {**state, "spec": kept_of_spec, "status": told}
+
+
 def main() -> int:
     """Print one state of each shape, of the folders named: for tests/cluster/states.jsonl."""
     from lab.agreement import shape  # what a shape is, is its business
@@ -105,8 +115,7 @@ def main() -> int:
         for state in kept(Path(where)):
             shapes.setdefault(shape(state), state)
     for _, state in sorted(shapes.items()):
-        slight = {key: value for key, value in (state.get("status") or {}).items() if key in _JUDGED}
-        sys.stdout.write(json.dumps(state | {"status": slight}, separators=(",", ":")) + "\n")
+        sys.stdout.write(json.dumps(slight(state), separators=(",", ":")) + "\n")
     return 0
 
 

@@ -24,7 +24,10 @@ FEWEST: Final = 5000
 # Paths of tests, what else pytest is to know, and the environment: what gives the most states a minute, and all kinds of them.
 SUITES: Final[Sequence[tuple[tuple[str, ...], dict[str, str]]]] = (
     (("tests/cluster/scenarios", "-m", "not slow", "-n", "3", "--dist", "loadfile"), {}),
-    (("tests/cluster/walks", "tests/cluster/hostile", "tests/cluster/chaos", "-m", "slow"), {}),
+    (
+        ("tests/cluster/walks/test_cluster_walks.py", "tests/cluster/chaos", "-m", "slow"),
+        {"WALKS_RUNS": "60"},
+    ),
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]
