@@ -17,8 +17,7 @@ GITOPS: Final = ROOT / "deploy" / "gitops"
 HEALTH: Final = GITOPS / "argocd" / "health.lua"
 FLUX: Final = GITOPS / "flux" / "llm-inference-worker.yaml"
 
-_LOADED: Final = ("_G", "_VERSION", "table", "package", "os")  # besides functions: what a health script finds
-_SAFE: Final = ("time", "date")  # of os
+_LOADED: Final = ("_G", "_VERSION", "table", "package")  # besides functions: what a health script finds
 _HEALTHS: Final = ("Healthy", "Progressing", "Degraded", "Suspended", "Missing", "Unknown")
 
 
@@ -39,8 +38,6 @@ class Argo:
         known = lua.globals()
         for name in [n for n in known if lupa.lua51.lua_type(known[n]) != "function" and n not in _LOADED]:
             known[name] = None
-        for name in [name for name in known.os if name not in _SAFE]:
-            known.os[name] = None
         lua.execute("getmetatable('').__index = nil")  # ("a"):upper() is the string library, too
         known.obj = lua.table_from(_told(body), recursive=True)
         found = lua.execute(self._script)
