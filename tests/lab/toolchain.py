@@ -40,17 +40,19 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to build: a folder with go.mod, go.sum and perhaps source, its programs, and flags for the linker."""
+    """What to build: a folder with go.mod, go.sum and perhaps source, its programs, build tags and flags for the linker."""
 
     label: str
     folder: Path
     programs: tuple[Program, ...]
     link_flags: str = ""
+    tags: tuple[str, ...] = ()
     cost: str = "From empty caches this takes seconds, afterwards nothing."
 
     def key(self, go_version: str) -> str:
         """Names everything that the result depends on; another version of anything is another key."""
         digest = hashlib.sha256(repr((self.link_flags, self.programs)).encode())
+        digest.update(" ".join(self.tags).encode())  # none: the key is that of before there were any
         source = sorted(path.name for path in self.folder.glob("*.go"))
         for file in ("go.mod", "go.sum", *source):
             digest.update((self.folder / file).read_bytes())
@@ -82,13 +84,6 @@ def control_plane_recipe(folder: Path = TOOLS) -> Recipe:
     """The recipe of etcd and the three Kubernetes programs, at the versions that go.mod names."""
     kubernetes = module_version(folder, "k8s.io/kubernetes")
     etcd = module_version(folder, "go.etcd.io/etcd/server/v3")
-    major, minor, _ = kubernetes.split(".", 2)
-    stamp = "k8s.io/component-base/version"
-    flags = (
-        f"-X {stamp}.gitVersion=v{kubernetes}",  # without it the API server calls itself v0.0.0
-        f"-X {stamp}.gitMajor={major}",
-        f"-X {stamp}.gitMinor={minor}",
-    )
     return Recipe(
         label=f"kubernetes-{kubernetes}_etcd-{etcd}",
         folder=folder,
@@ -99,9 +94,21 @@ def control_plane_recipe(folder: Path = TOOLS) -> Recipe:
             Program("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
             Program("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
         ),
-        link_flags=" ".join(("-s", "-w", *flags)),
+        link_flags=version_stamp(kubernetes),
         cost="From empty caches this takes about 10 minutes on two cores and 5 GB of disk, afterwards nothing.",
     )
+
+
+def version_stamp(kubernetes: str) -> str:
+    """The linker's flags that tell a program of Kubernetes its version; without them it calls itself v0.0.0."""
+    major, minor, _ = kubernetes.split(".", 2)
+    stamp = "k8s.io/component-base/version"
+    flags = (
+        f"-X {stamp}.gitVersion=v{kubernetes}",
+        f"-X {stamp}.gitMajor={major}",
+        f"-X {stamp}.gitMinor={minor}",
+    )
+    return " ".join(("-s", "-w", *flags))
 
 
 def module_version(folder: Path, module: str) -> str:
@@ -207,6 +214,8 @@ def _build(
     command = [str(go), "build", "-v", "-trimpath", "-mod=readonly", "-buildvcs=false"]
     if recipe.link_flags:
         command += ["-ldflags", recipe.link_flags]
+    if recipe.tags:
+        command += ["-tags", ",".join(recipe.tags)]
     command += ["-o", str(partial), program.package]
     begin = time.monotonic()
     report(f"  {program.name}: started")
