@@ -92,6 +92,18 @@ lab-up: venv ## Start a control plane in the background
 lab-down: venv ## Stop it
 	$(BIN)/python -m lab down $(ARGS)
 
+.PHONY: node-up
+node-up: venv ## Start a control plane with a real node (containerd, kubelet) in the background; needs root on Linux
+	$(BIN)/python -m lab.realnode up --detach $(ARGS)
+
+.PHONY: node-down
+node-down: venv ## End both
+	$(BIN)/python -m lab.realnode down $(ARGS)
+
+.PHONY: node-test
+node-test: venv ## Scenarios on a real node: real processes on devices; needs root on Linux
+	$(BIN)/python -m pytest tests/node -p no:randomly $(ARGS)
+
 .PHONY: clean
 clean: ## Remove the virtual environment and caches of the tools; the built control plane stays
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
