@@ -22,14 +22,14 @@ from accelerator_rollout.act.events import Events
 from accelerator_rollout.act.executor import Executor
 from accelerator_rollout.act.parking import Parking
 from accelerator_rollout.act.reporter import Reporter
-from accelerator_rollout.act.rights import missing
+from accelerator_rollout.act.rights import missing, refused
 from accelerator_rollout.clock import utc_now
 from accelerator_rollout.config import Settings
-from accelerator_rollout.control.leadership import AlwaysLeader
 from accelerator_rollout.control.loop import Loop
 from accelerator_rollout.control.queue import KeyedQueue
 from accelerator_rollout.decide.plan import plan
 from accelerator_rollout.decide.snapshot import Freshness, HoldAbility, ReserveAbility
+from accelerator_rollout.election import election
 from accelerator_rollout.errors import StartError, UnavailableError
 from accelerator_rollout.metrics import Metrics, age
 from accelerator_rollout.observe.errors import NotAllowedError, ObserveError
@@ -44,6 +44,7 @@ _log = logging.getLogger(__name__)
 
 _STUCK: Final = 120.0  # seconds that one decision may take before the process counts as dead
 _INSTALL_ROLES: Final = "install the roles that come with the operator (deploy/kustomize/base/rbac.yaml)"
+_HANDOVER: Final = 2.0  # seconds that the writes under way get to be answered, and the Lease to be given back
 _STRAYS: Final = 2.0  # seconds between looks for gates and holds that nobody answers for
 
 
@@ -72,7 +73,8 @@ class Operator:
             filled=_spare_the_collector,
             compared=self.metrics.compared,
         )
-        self.leadership = AlwaysLeader()
+        self.election = election(settings, load, self.metrics.called)
+        self.leadership = self.election.leadership
         self.client = ApiClient(
             load,
             lambda: self.observer.served,
@@ -123,6 +125,7 @@ class Operator:
         finally:
             self.queue.close()
             await self.client.close()
+            await self.election.close()
         _log.info("stopped")
 
     async def _until(self, stop: asyncio.Event) -> None:
@@ -133,10 +136,17 @@ class Operator:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Acts are single requests, and what is in flight stands in the status: stopping at once is safe.
+            # Acts are single requests, and what is in flight stands in the status: stopping at once is safe. But whoever
+            # is given the Lease begins at once, so nothing of ours may still be under way then.
+            self.leadership.stand_down()
+            answered = await self.client.written(_HANDOVER)
             for task in tasks:
                 task.cancel()
             done, _ = await asyncio.wait(tasks)
+            if answered:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_HANDOVER):
+                        await self.leadership.release()
         for task in done:
             if not task.cancelled():
                 task.result()
@@ -147,8 +157,7 @@ class Operator:
             await self._may_work()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.observer.run(asyncio.Event(), on_signal=stop.set), name="observer")
-                group.create_task(self.loop.run(), name="loop")
-                group.create_task(self._strays(), name="strays")
+                group.create_task(self._compete(), name="leadership")
                 group.create_task(self.parking.run(), name="parking")
                 group.create_task(self.abilities.run(), name="abilities")
         except (ObserveError, UnavailableError) as error:
@@ -158,10 +167,39 @@ class Operator:
             first = group.exceptions[0]
             raise (_start_error(first) if isinstance(first, ObserveError) else first) from group
 
+    async def _compete(self) -> None:
+        if self.election.place is None:
+            await self._act()
+            return
+        # Whoever has not seen the cluster yet leaves the Lease to those that have.
+        await self.observer.caught_up()
+        await self.leadership.run(self._lead)
+
+    async def _lead(self) -> None:
+        """Lead for one term; cancelled when it is over."""
+        # The last write of whoever acted before may not have reached our watches.
+        await self.observer.caught_up()
+        _log.info("acting")
+        self.loop.restart()
+        await self._act()
+
+    async def _act(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.loop.run(), name="loop")
+            group.create_task(self._strays(), name="strays")
+
     async def _may_work(self) -> None:
         lacking = await missing(self.client, self._settings.namespaces)
         if lacking:
             raise StartError(f"not allowed to {', '.join(lacking)}: {_INSTALL_ROLES}")
+        place = self.election.place
+        if place is not None:
+            lacking = await refused(self.client, place.needed, place.namespace)
+            if lacking:
+                raise StartError(
+                    f"not allowed to {', '.join(lacking)} for leader election: {_INSTALL_ROLES}, or run a single replica with "
+                    "--leader-election=off"
+                )
         await self.abilities.look()
 
     def _written(self, kind: Kind, raw: Raw) -> None:

@@ -24,6 +24,12 @@ class Settings:
     resync_seconds: float = 60.0
     request_timeout_seconds: float = 15.0
     workers: int = 4
+    leader_election: str = "auto"
+    lease_name: str = "accelerator-rollout"
+    lease_namespace: str | None = None
+    lease_duration_seconds: int = 15
+    lease_renew_deadline_seconds: float = 10.0
+    lease_retry_seconds: float = 2.0
     kubelet_managers: frozenset[str] = frozenset({"kubelet"})
     orphan_hold_seconds: float = 300.0
     shared_budget: Mapping[str, int] = field(default_factory=dict)
@@ -78,6 +84,13 @@ def _shared_budgets(text: str) -> dict[str, int]:
     return found
 
 
+def _whole_seconds(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError("must be a whole number above 0")
+    return number
+
+
 def _workers(text: str) -> int:
     return max(1, int(text))
 
@@ -106,6 +119,39 @@ OPTIONS: Final = (
         "seconds that one request to the API server may take; default: 15",
     ),
     _Option("workers", _workers, "how many objects are decided on at once; default: 4"),
+    _Option(
+        "leader-election",
+        str.lower,
+        "on, off or auto: whether only the process acts that holds a Lease. auto: where a namespace for it is known, in a pod "
+        "or by --lease-namespace; off: no second operator may run beside; default: auto",
+        ("auto", "on", "off"),
+    ),
+    _Option(
+        "lease-name",
+        str,
+        "name of the Lease; operators with different --namespaces need different ones, and the Role names it; "
+        "default: accelerator-rollout",
+    ),
+    _Option(
+        "lease-namespace",
+        str,
+        "namespace of the Lease; default: POD_NAMESPACE, else the pod's own",
+    ),
+    _Option(
+        "lease-duration-seconds",
+        _whole_seconds,
+        "whole seconds without a renewal after which another process takes over; default: 15",
+    ),
+    _Option(
+        "lease-renew-deadline-seconds",
+        _positive,
+        "seconds without a renewal after which a process stops to act, below the duration; default: 10",
+    ),
+    _Option(
+        "lease-retry-seconds",
+        _positive,
+        "seconds between looks at the Lease, and between renewals, below half of the deadline; default: 2",
+    ),
     _Option(
         "kubelet-managers",
         _names,
@@ -166,4 +212,17 @@ def settings(arguments: argparse.Namespace, environment: Mapping[str, str] = os.
         if option.choices is not None and value not in option.choices:
             raise StartError(f"{source}={given} cannot be used: choose one of {', '.join(option.choices)}")
         chosen[field] = value
-    return Settings(**chosen)
+    found = Settings(**chosen)
+    _check_lease(found)
+    return found
+
+
+def _check_lease(found: Settings) -> None:
+    """Raises StartError where a holder could still act when another begins, or has no second try."""
+    duration, deadline = found.lease_duration_seconds, found.lease_renew_deadline_seconds
+    if not 2 * found.lease_retry_seconds < deadline < duration:
+        raise StartError(
+            f"--lease-retry-seconds={found.lease_retry_seconds:g}, --lease-renew-deadline-seconds={deadline:g} and "
+            f"--lease-duration-seconds={duration} do not fit: twice the first must be below the second, and that below "
+            "the third"
+        )

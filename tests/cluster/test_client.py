@@ -61,6 +61,9 @@ class Lease:
     def allows(self) -> bool:
         return self.held
 
+    def seconds_left(self) -> float:
+        return 60.0
+
 
 @pytest.fixture
 def lease() -> Lease:

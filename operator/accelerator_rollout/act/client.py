@@ -8,6 +8,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Final, Protocol
 
 import aiohttp
@@ -163,10 +164,23 @@ class ApiClient:
         timeout_seconds: float = 15.0,
     ) -> None:
         self._load, self._served, self._leadership, self._counted = load, served, leadership, counted
-        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        self._timeout_seconds = timeout_seconds
         self._session: aiohttp.ClientSession | None = None
         self._host = ""
         self._opening = asyncio.Lock()
+        self._writing = 0  # requests that write and have no answer yet
+        self._written = asyncio.Event()
+
+    async def written(self, within: float) -> bool:
+        """Wait for the answers to all writes that are under way; return whether they came within so many seconds."""
+        try:
+            async with asyncio.timeout(within):
+                while self._writing:
+                    self._written.clear()
+                    await self._written.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def close(self) -> None:
         """End the session."""
@@ -179,7 +193,7 @@ class ApiClient:
     async def read(self, kind: Kind, namespace: str, name: str) -> Raw | None:
         """GET one object."""
         try:
-            return await self._call("get", kind, self._path(kind, namespace, name))
+            return await self.call("get", kind, self._path(kind, namespace, name))
         except GoneError:
             return None
 
@@ -188,7 +202,7 @@ class ApiClient:
         if not self.serves(kind):
             return []
         params = {"fieldSelector": fields} if fields else {}
-        found = await self._call("list", kind, self._path(kind, namespace), params=params)
+        found = await self.call("list", kind, self._path(kind, namespace), params=params)
         title = SOURCES[kind].title
         return [{"kind": title, **item} for item in found.get("items") or []]
 
@@ -342,7 +356,7 @@ class ApiClient:
         """Delete a DeviceTaintRule."""
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
         path = self._path(Kind.TAINT_RULES, "", name)
-        await self._call("delete", Kind.TAINT_RULES, path, body=body)
+        await self.call("delete", Kind.TAINT_RULES, path, body=body)
 
     async def try_pod(self, namespace: str, template: Raw) -> Raw:
         """Create a pod of the template by dry run, and return what would have been stored."""
@@ -364,7 +378,7 @@ class ApiClient:
 
     async def record_event(self, namespace: str, event: Raw) -> None:
         """Create an Event."""
-        await self._call(
+        await self.call(
             "post", "events", f"{_EVENTS}/namespaces/{namespace}/events", body=event, content=_JSON
         )
 
@@ -372,7 +386,7 @@ class ApiClient:
         """Write the series of an Event."""
         body = {"series": {"count": count, "lastObservedTime": last}}
         path = f"{_EVENTS}/namespaces/{namespace}/events/{name}"
-        await self._call("patch", "events", path, body=body, content=_MERGE)
+        await self.call("patch", "events", path, body=body, content=_MERGE)
 
     # Ourselves and our surroundings
 
@@ -383,6 +397,7 @@ class ApiClient:
             "group": right.group,
             "resource": right.resource,
             "subresource": right.subresource,
+            "name": right.name,
             "namespace": namespace,
         }
         body = {
@@ -391,7 +406,7 @@ class ApiClient:
             "spec": {"resourceAttributes": asked},
         }
         # A review is created and never stored: it is a question, so it needs no leadership.
-        found = await self._call("review", "selfsubjectaccessreviews", _REVIEWS, body=body)
+        found = await self.call("review", "selfsubjectaccessreviews", _REVIEWS, body=body)
         return bool((found.get("status") or {}).get("allowed"))
 
     def serves(self, kind: Kind) -> bool:
@@ -402,7 +417,7 @@ class ApiClient:
         """Whether the policy that parks Deployments is there and bound; None if that cannot be told."""
         try:
             for resource in ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"):
-                await self._call("get", resource, f"{_ADMISSION}/{resource}/{PARKING_POLICY}")
+                await self.call("get", resource, f"{_ADMISSION}/{resource}/{PARKING_POLICY}")
         except GoneError:
             return False
         except ActError:
@@ -411,7 +426,7 @@ class ApiClient:
 
     async def version(self) -> tuple[int, int]:
         """Return major and minor of the cluster's version; (0, 0) if it cannot be told from the answer."""
-        found = await self._call("get", "version", "/version")
+        found = await self.call("get", "version", "/version")
         numbers = [re.match(r"\d+", str(found.get(part) or "")) for part in ("major", "minor")]
         major, minor = (int(number.group()) if number else 0 for number in numbers)
         return major, minor
@@ -439,9 +454,9 @@ class ApiClient:
         path = self._path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
         query = {"fieldManager": FIELD_MANAGER, **(params or {})}
         resource = f"{kind}/{subresource}" if subresource else kind
-        return await self._call(method, resource, path, params=query, body=body, content=content)
+        return await self.call(method, resource, path, params=query, body=body, content=content)
 
-    async def _call(
+    async def call(
         self,
         verb: str,
         resource: str,
@@ -451,6 +466,7 @@ class ApiClient:
         body: object = None,
         content: str = _JSON,
     ) -> Raw:
+        """Send one request and return what is answered. Raises ActError."""
         status, said, retry_after = await self._send(verb, resource, path, params, body, content)
         if status == 401:  # the token was rotated, or the plugin's has expired: ask for another, once
             await self.close()
@@ -470,18 +486,22 @@ class ApiClient:
         content: str,
     ) -> tuple[int, bytes, float | None]:
         method = _READS.get(verb, verb.upper())
+        writes = verb not in _READS
+        seconds = self._timeout_seconds
+        if writes:
+            self._require_leadership()
+            seconds = min(seconds, self._leadership.seconds_left())
+        self._writing += writes
         try:
             session = await self._open()
-            # As late as can be: opening a session may take longer than what is left of a lease.
-            if verb not in _READS and not self._leadership.allows():
-                raise NotLeadingError("this process may not act now, since another one may: nothing was sent")
             async with session.request(
                 method,
                 self._host + path,
                 params=params,
                 data=None if body is None else json.dumps(body).encode(),
                 headers={"Accept": _JSON, "Content-Type": content},
-                timeout=self._timeout,
+                timeout=aiohttp.ClientTimeout(total=seconds),
+                trace_request_ctx=writes,
             ) as response:
                 self._counted(verb, resource, str(response.status))
                 return response.status, await response.read(), _seconds(response.headers.get("Retry-After"))
@@ -492,13 +512,32 @@ class ApiClient:
             ) from error
         except ObserveError as error:
             raise UnavailableError(str(error)) from error
+        finally:
+            self._writing -= writes
+            self._written.set()
+
+    def _require_leadership(self) -> None:
+        if not self._leadership.allows():
+            raise NotLeadingError("this process may not act now, since another one may: nothing was sent")
+
+    def _trace(self) -> aiohttp.TraceConfig:
+        """Return what makes a session ask for leadership once it has a connection: getting one may take seconds."""
+        config = aiohttp.TraceConfig()
+
+        async def on_connected(_: object, context: SimpleNamespace, __: object) -> None:
+            if context.trace_request_ctx:
+                self._require_leadership()
+
+        config.on_connection_create_end.append(on_connected)
+        config.on_connection_reuseconn.append(on_connected)
+        return config
 
     async def _open(self) -> aiohttp.ClientSession:
         async with self._opening:
             if self._session is None:
                 found = await self._load()
                 self._host = str(found.host).rstrip("/")
-                self._session = await open_session(found)
+                self._session = await open_session(found, trace=self._trace())
             return self._session
 
 

@@ -15,10 +15,12 @@ class Right:
     group: str
     resource: str
     subresource: str = ""
+    name: str = ""  # of the one object that it is about; "" for all
 
     def __str__(self) -> str:
         name = f"{self.resource}.{self.group}" if self.group else self.resource
-        return f"{self.verb} {name}" + (f"/{self.subresource}" if self.subresource else "")
+        what = f"{self.verb} {name}" + (f"/{self.subresource}" if self.subresource else "")
+        return f"{what} {self.name}" if self.name else what
 
 
 # Reads show at the first list. Events are best effort.
@@ -64,11 +66,10 @@ class Asking(Protocol):
 
 async def missing(client: Asking, namespaces: Collection[str] = ()) -> tuple[str, ...]:
     """Return what we may not do, in words: in these namespaces, or in all. Raises ActError."""
-    return tuple(
-        [
-            f"{right} in {f'namespace {space}' if space else 'all namespaces'}"
-            for space in namespaces or ("",)
-            for right in NEEDED
-            if not await client.may(right, space)
-        ]
-    )
+    return tuple([lack for space in namespaces or ("",) for lack in await refused(client, NEEDED, space)])
+
+
+async def refused(client: Asking, rights: Collection[Right], namespace: str) -> tuple[str, ...]:
+    """Return which of the rights we lack in the namespace ("" for all), in words. Raises ActError."""
+    where = f"namespace {namespace}" if namespace else "all namespaces"
+    return tuple([f"{right} in {where}" for right in rights if not await client.may(right, namespace)])

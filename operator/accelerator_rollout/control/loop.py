@@ -138,6 +138,17 @@ class Loop:
         now = asyncio.get_running_loop().time()
         return max((now - since for since in self._since.values()), default=0.0)
 
+    def restart(self) -> None:
+        """Begin anew with every key: others may have decided since, so what was known of them is out of date.
+
+        What was sent and does not show yet is kept: it may still be done.
+        """
+        self._memory = {key: _Memory(sent=memory.sent) for key, memory in self._memory.items()}
+        self._queue.restart()
+        known = self._store.keys()
+        for key in known:
+            self._queue.add(key)
+
     async def run(self) -> None:
         """Work for ever; a worker that fails takes the others with it, and that ends the process."""
         async with asyncio.TaskGroup() as group:

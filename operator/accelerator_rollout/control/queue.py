@@ -109,6 +109,12 @@ class KeyedQueue(Generic[K]):
         if timer is not None:
             timer.cancel()
 
+    def restart(self) -> None:
+        """Forget all keys, also those that are worked on: whoever worked on them is gone."""
+        self.close()
+        for kept in (self._ready, self._busy, self._again, self._failures):
+            kept.clear()
+
     def close(self) -> None:
         """Cancel all timers."""
         for timer in self._timers.values():

@@ -60,6 +60,8 @@ class Observer:
         self._resync: Resync | None = None
         self._streams: Streams | None = None
         self._served: tuple[Served, ...] = ()
+        self._agreed_from = float("-inf")  # when the latest comparison that succeeded had begun
+        self._agreed = asyncio.Event()
         self.events: dict[Kind, int] = dict.fromkeys(Kind, 0)
 
     @property
@@ -88,6 +90,18 @@ class Observer:
         if self._resync is not None:
             return self._resync.verdict()
         return Verdict(self._store.freshness(self._store.now()), None, "the cluster was not asked yet")
+
+    async def caught_up(self) -> None:
+        """Return once the store agrees with lists that were all asked for after this call."""
+        called = asyncio.get_running_loop().time()
+        while self._agreed_from < called:
+            self._agreed.clear()
+            self._compare_soon()
+            await self._agreed.wait()
+
+    def _caught_up_with(self, began: float) -> None:
+        self._agreed_from = began
+        self._agreed.set()
 
     def saw(self, kind: Kind, event: kopf.RawEvent) -> None:
         """Take in one event."""
@@ -131,6 +145,7 @@ class Observer:
             streams.all_watching,
             period=self._settings.resync_period,
             compared=self._compared,
+            agreed=self._caught_up_with,
         )
         self._resync.missed = before
         streams.on_watching = self._store.watched_from

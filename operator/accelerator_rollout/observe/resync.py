@@ -51,7 +51,8 @@ class Resync:
 
     `wake` is told whom a repair concerns. `watching` returns, after at most so many seconds, the kinds that are not
     watched: a list shows one moment, and without a watch we would not see the next. `compared` is told how each comparison
-    ended (agreed, repaired, failed) and how many seconds it took.
+    ended (agreed, repaired, failed) and how many seconds it took; `agreed` when one that did not fail had begun, by the event
+    loop's clock.
     """
 
     def __init__(
@@ -64,11 +65,12 @@ class Resync:
         *,
         period: float = 60.0,
         compared: Callable[[str, float], None] = lambda _result, _seconds: None,
+        agreed: Callable[[float], None] = lambda _began: None,
     ) -> None:
         self._store, self._reader, self._served = store, reader, served
         self._wake, self._watching, self._period = wake, watching, period
         self._now = store.now
-        self._compared = compared
+        self._compared, self._agreed = compared, agreed
         self._soon = asyncio.Event()
         self._agreed_at: datetime | None = None
         self._problem = "the first lists are not in yet"
@@ -127,7 +129,7 @@ class Resync:
 
     async def compare(self) -> None:
         """Compare and repair every kind, once; raises ObserveError if that could not be finished."""
-        began = self._now()
+        began, moment = self._now(), asyncio.get_running_loop().time()
         woken = NOBODY
         lists = [(served, await self._list(served)) for served in self._served]
         for served, listed in await self._silent(lists):
@@ -136,6 +138,7 @@ class Resync:
         self._agreed_at, self._problem = began, ""
         self._store.believe(began + timedelta(seconds=2.5 * self._period))
         self._wake(woken if believed else self._store.keys())
+        self._agreed(moment)
 
     def _doubt(self, problem: str) -> None:
         """Say that the store may be wrong; every decision waits from now on."""
