@@ -5,7 +5,7 @@ process may die before any write; what it had in mind is lost then, and the stor
 """
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from accelerator_rollout.api.models import RolloutObject, RolloutStatus
 from accelerator_rollout.decide.actions import (
@@ -27,6 +27,7 @@ from accelerator_rollout.decide.actions import (
     RunChecks,
     UnmanageDeployment,
     UnpauseDeployment,
+    victims_of,
 )
 from accelerator_rollout.decide.confirm import (
     Read,
@@ -70,6 +71,7 @@ from accelerator_rollout.records import (
 from model.cluster import Cluster
 
 Planner = type(plan)
+REMEMBER_SENT = timedelta(minutes=2)  # as `control.loop` does
 KINDS = ("pods", "claims", "sets", "workload", "revisions", "pools", "rollout")
 
 
@@ -111,6 +113,14 @@ class Opening:
     without_proof: bool
 
 
+@dataclass(frozen=True)
+class HeldUp:
+    """An eviction that a process sent before it ended, and that the API server has not seen yet."""
+
+    pod_uid: str
+    sent: datetime
+
+
 @dataclass
 class Operator:
     """One process after another."""
@@ -123,6 +133,8 @@ class Operator:
     checked: dict[str, CheckRun] = field(default_factory=dict)
     health: dict[str, HealthRun] = field(default_factory=dict)
     dies_before: int | None = None  # writes until the process ends
+    sent: dict[str, datetime] = field(default_factory=dict)  # by pod UID: disrupted, as far as we know
+    held_up: list[HeldUp] = field(default_factory=list)
     openings: dict[str, Opening] = field(default_factory=dict)  # by pod UID
     unwatched: set[str] = field(default_factory=set)  # pods that went while no process watched, unrecorded
     freed_on_leaving: set[str] = field(
@@ -155,6 +167,7 @@ class Operator:
         self.untold = None
         self.checked.clear()
         self.health.clear()
+        self.sent = dict.fromkeys(known, cluster.now)
 
     def see(self, kind: str) -> None:
         """Take in all events of one kind, in order."""
@@ -219,7 +232,13 @@ class Operator:
             checked=dict(self.checked),
             health=dict(self.health),
             hold=HoldAbility.POSSIBLE if self.cluster.hold else HoldAbility.NOT_PERMITTED,
+            maybe_sent=self.unseen(),
         )
+
+    def unseen(self) -> frozenset[str]:
+        live = {p.uid for p in self.store.pods.values() if p.live}
+        recent = (u for u, at in self.sent.items() if self.cluster.now < at + REMEMBER_SENT)
+        return frozenset(live.intersection(recent))
 
     # What it does
 
@@ -279,9 +298,21 @@ class Operator:
             fresh = merge(snapshot, reads, self.cluster.now)
             if action not in self._decide(fresh).actions:
                 return
-        self._write()
+        try:
+            self._write()
+        except _DiedError:
+            # The request may have left for all that: whoever comes next cannot know.
+            if isinstance(action, EvictPod):
+                self.held_up.append(HeldUp(action.pod_uid, self.cluster.now))
+            raise
         self.actions.append(action)
-        self._send(action, fresh)
+        try:
+            self._send(action, fresh)
+        except _ConflictError:
+            for uid in victims_of(action):
+                self.sent.pop(uid, None)
+            raise
+        self.sent |= dict.fromkeys(victims_of(action), self.cluster.now)
 
     def _ask(self, action: RunChecks | CheckHealth, snapshot: Snapshot) -> None:
         """Ask the checks: the next decision sees what came of it, as long as the process lives."""
@@ -369,6 +400,13 @@ class Operator:
                 self.openings[uid] = Opening(self.store.pods_at, without_proof=leaving)
             case _:
                 self._send_more(action, fresh)
+
+    def deliver(self) -> None:
+        """Let the evictions arrive that were held up, as far as they still find their pods."""
+        while self.held_up:
+            pod = self.cluster.pods.get(self.held_up.pop().pod_uid)
+            if pod is not None and pod.live and not self.cluster.forbidden(pod):
+                self.cluster.delete_pod(pod)
 
     def _send_more(self, action: Action, fresh: Snapshot) -> None:
         cluster = self.cluster

@@ -321,6 +321,7 @@ _STEPS: Final[tuple[tuple[int, str, Callable[[Walk], None]], ...]] = (
     (2, "operator dies after 1", lambda w: w.operate(dies_before=1)),
     (2, "operator dies after 2", lambda w: w.operate(dies_before=2)),
     (1, "operator restarts", lambda w: w.operator.start()),
+    (3, "late evictions arrive", lambda w: w.operator.deliver()),
     (1, "stale", Walk.flip_stale),
     (8, "deployment", lambda w: w.cluster.run_deployment()),
     (8, "sets", lambda w: w.cluster.run_sets()),

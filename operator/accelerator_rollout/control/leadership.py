@@ -15,9 +15,11 @@ deleted it, and its holder cannot know yet.
 What could go wrong all the same, and why it does no harm. A request of the former holder may be carried out after its end, if
 the API server or the wire held it up for longer than the time between deadline and takeover. Then the server compares: the
 status, claims, Deployments and templates are written with the resourceVersion that was decided on, and the new holder's first
-comparison with the cluster came later. An eviction carries the UID of a pod that stands in the status already, and an opening
-that of a pod whose predecessor was proven gone, which stays true. A process that is stopped in the few instructions
-between the last look here and the socket is such a case.
+comparison with the cluster came later. An eviction carries the UID of its pod and nothing else, but that pod stood in the
+status before: for two minutes the new holder takes every choice that it finds there for maybe sent, chooses no other
+healthy pod beside it, and keeps it in the status for whoever follows (`loop._Memory.inherit`). An opening carries the UID of
+a pod whose predecessor was proven gone, which stays true. A process that is stopped in the few instructions between the last
+look here and the socket is such a case; a request that was held up for longer than those two minutes is one too many.
 
 A holder that lost the Lease becomes a candidate again, with its watches and its store: an API server that does not answer for
 ten seconds must not cost all processes a start from nothing, after which every pod that vanished meanwhile would be unproven.

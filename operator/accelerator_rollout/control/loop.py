@@ -19,6 +19,7 @@ from accelerator_rollout.decide.outcome import Notice, Plan
 from accelerator_rollout.decide.patience import AT_MOST
 from accelerator_rollout.decide.snapshot import (
     CheckRun,
+    Freshness,
     GateProbe,
     GateSource,
     HealthRun,
@@ -36,7 +37,8 @@ _log = logging.getLogger(__name__)
 
 _REMEMBER_REFUSAL: Final = timedelta(seconds=RETRY_SECONDS)
 _REMEMBER_PROBE: Final = timedelta(minutes=10)  # a policy may be installed, changed or removed meanwhile
-_REMEMBER_SENT: Final = timedelta(minutes=2)  # by then a full read has shown it
+# By then a full read has shown it, and the API server ends requests after one minute.
+_REMEMBER_SENT: Final = timedelta(minutes=2)
 _RETRY_PROBE: Final = timedelta(seconds=30)  # one without an answer
 _HOLD_ATTEMPTS: Final = 3  # per claim
 _SOONEST: Final = 1.0  # seconds; deadlines are no busy loops
@@ -90,6 +92,17 @@ class _Memory:
     health: dict[str, HealthRun] = field(default_factory=dict)  # by UID of the successor
     sent: dict[str, datetime] = field(default_factory=dict)  # by UID of the pod: when it may have gone
     holds: Counter[str] = field(default_factory=Counter)  # per claim UID: how often we held it
+    inherited: bool = False  # whether the choices of whoever decided before us are among `sent`
+
+    def inherit(self, status: RolloutStatus, now: datetime) -> None:
+        """Take what stands in the status as chosen for maybe sent.
+
+        Whoever acted before us, another process or this one in an earlier term, stored each choice before it acted on it. A
+        request of theirs may have been held up, and an eviction is guarded by the pod's UID alone.
+        """
+        self.inherited = True
+        for entry in status.replacements:
+            self.sent.setdefault(entry.pod_uid, now)
 
     def unseen(self, snapshot: Snapshot) -> frozenset[str]:
         """Return the pods that may have been disrupted and do not show it."""
@@ -141,7 +154,7 @@ class Loop:
     def restart(self) -> None:
         """Begin anew with every key: others may have decided since, so what was known of them is out of date.
 
-        What was sent and does not show yet is kept: it may still be done.
+        What was sent and does not show yet is kept: it may still be done, and so may what others chose meanwhile.
         """
         self._memory = {key: _Memory(sent=memory.sent) for key, memory in self._memory.items()}
         self._queue.restart()
@@ -201,6 +214,8 @@ class Loop:
     async def _decide(self, key: Key, snapshot: Snapshot, now: datetime, started: float) -> bool:
         memory = self._memory.setdefault(key, _Memory())
         self._expire(memory, now)
+        if not memory.inherited and snapshot.freshness is Freshness.FRESH:
+            memory.inherit(snapshot.rollout.status, now)
         snapshot = replace(
             snapshot,
             refused=memory.refused,

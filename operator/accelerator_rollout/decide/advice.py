@@ -197,6 +197,10 @@ WAITING: Final[Table] = {
         "pods that are down already use up maxUnavailable",
         "Heal or replace them; broken pods of an old revision go first by themselves",
     ),
+    Waiting.EVICTION_UNANSWERED: Advice(
+        "the eviction of a chosen pod may still be on its way: its answer was lost, or another operator sent it",
+        "Wait, two minutes at most",
+    ),
     Waiting.NEXT_IN_LINE: Advice(
         "recorded ahead of time: the pod is replaced once the last replacement is healthy",
         "Nothing",

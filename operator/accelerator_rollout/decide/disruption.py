@@ -3,9 +3,13 @@
 S5: a healthy pod is replaced only while fewer than spec.strategy.maxUnavailable are down or in replacement (1 as a rule). A
 pod that is already down costs nobody anything more, so it goes first and is exempt, at most as many at a time. A pod is
 chosen in each decision; only where the workload's controller takes several by itself, they are chosen together.
+
+A pod whose eviction may still be on its way (`maybe_sent`) goes before other healthy ones, and counts as down beside them:
+it may leave in the same moment as whoever is chosen instead. One that is down already is not kept for it.
 """
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -204,6 +208,9 @@ class _Choice:
         seconds = min_ready(snapshot)
         self._broken = [p for p in stale if not available(p, seconds, now)]
         self._down = [p for p in snapshot.pods if p.live and not available(p, seconds, now)]
+        self._unseen = [
+            p for p in snapshot.pods if p.live and p.uid in snapshot.maybe_sent and p not in self._down
+        ]
         # A step of a controller that deletes by itself is counted beforehand: nothing may change the count meanwhile.
         self._waves = driver.steps_alone() and not restarting
         # Nobody waits for the soak of a successor that is to be replaced itself; it may be the bad one, so it goes first.
@@ -232,7 +239,18 @@ class _Choice:
                 f"pods are down already: {names}. Replacing another would exceed {self._limit}",
             )
         pool = tuple(self._soaking) or self._stale
-        return _stick(self._stale, self._chosen) or first(pool, self._snapshot, self._driver)
+        victim = (
+            _stick(self._stale, self._snapshot.maybe_sent)
+            or _stick(self._stale, self._chosen)
+            or first(pool, self._snapshot, self._driver)
+        )
+        others = self._unseen_beside(victim)
+        if used + len(others) >= self._limit:
+            return _unanswered(others)
+        return victim
+
+    def _unseen_beside(self, victim: PodRecord) -> list[PodRecord]:
+        return [p for p in self._unseen if p is not victim]
 
     def _broken_victim(self) -> PodRecord | NotNow:
         """Return the pod that is down and may go: the recorded one first, then successors that need one in their turn."""
@@ -256,22 +274,26 @@ class _Choice:
         """Return the pods that the workload's controller replaces in one step, or as many of them as may go."""
         size = self._driver.step_size()
         healthy = [p for p in self._stale if p not in self._broken]
-        spare = min(self._limit - self._used(), self._most)
+        spare, most = self._limit - self._used() - len(self._unseen_beside(victim)), self._most
         if victim not in self._broken:
             healthy.remove(victim)
-            spare -= 1
+            spare, most = spare - 1, most - 1
         broken = [p for p in self._broken if p is not victim]
         group = [victim]
-        while len(group) < min(size, self._limit) and (broken or (healthy and spare > 0)):
+        while len(group) < min(size, self._limit):
             if broken:
                 following = _stick(broken, self._chosen) or self._driver.choose(tuple(broken))
                 broken.remove(following)
-            else:
-                following = _stick(healthy, self._chosen) or first(
-                    tuple(healthy), self._snapshot, self._driver
-                )
-                healthy.remove(following)
-                spare -= 1
+                group.append(following)
+                continue
+            unseen = _stick(healthy, self._snapshot.maybe_sent)  # counted already
+            if most <= 0 or not healthy or not (unseen or spare > 0):
+                break
+            following = unseen or (
+                _stick(healthy, self._chosen) or first(tuple(healthy), self._snapshot, self._driver)
+            )
+            healthy.remove(following)
+            spare, most = spare - (unseen is None), most - 1
             group.append(following)
         return tuple(group)
 
@@ -287,7 +309,7 @@ class _Choice:
         return len(self._busy) + down + max(0, self._missing() - unborn)
 
 
-def _stick(pool: Iterable[PodRecord], chosen: set[str]) -> PodRecord | None:
+def _stick(pool: Iterable[PodRecord], chosen: AbstractSet[str]) -> PodRecord | None:
     """Keep to the pod that is recorded as chosen, so that a second look does not choose a second one."""
     return next((p for p in pool if p.uid in chosen), None)
 
@@ -300,6 +322,15 @@ def _waits_for_us(a: Appraisal, victim: PodRecord, broken: list[PodRecord], driv
     if a.entry.replacement_pod_uid:
         return any(a.entry.replacement_pod_uid == p.uid for p in broken)
     return not a.unreleased and driver.holds_up(victim, a.entry.pod_name)
+
+
+def _unanswered(pods: list[PodRecord]) -> NotNow:
+    names = ", ".join(sorted(p.name for p in pods))
+    return NotNow(
+        Waiting.EVICTION_UNANSWERED,
+        f"pod {names} may have been told to go, by a request whose answer is not known: no other pod is replaced until it shows, "
+        "or two minutes have passed",
+    )
 
 
 def _busy(others: list[Appraisal]) -> NotNow:

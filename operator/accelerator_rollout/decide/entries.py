@@ -39,12 +39,18 @@ def _anew(j: Judgement, entry: Replacement) -> Replacement:
 def _selected(j: Judgement) -> tuple[Replacement, ...]:
     """Return the entry of the chosen pod: recorded before it is touched, kept while a step is under way."""
     chosen = _choice(j)
-    if j.snapshot.shared is None or j.step is None:
+    if j.step is None or (j.snapshot.shared is None and not _evicts(j)):
         return chosen
-    # What may be leaving already must not be forgotten before it shows: its place would be given away.
+    # What may be leaving already must not be forgotten before it shows: its place would be given away, and whoever
+    # decides after a crash would choose another pod beside it.
     known = {e.id for e in chosen}
     sent = (a.entry for a in j.appraisals if not a.left and a.entry.pod_uid in j.snapshot.maybe_sent)
     return (*chosen, *(e for e in sent if e.id not in known))
+
+
+def _evicts(j: Judgement) -> bool:
+    """Whether pods are told to go one by one. A Deployment is set free instead, and what it may do shows on itself."""
+    return j.driver is not None and (not j.driver.steps_alone() or j.restarting())
 
 
 def _choice(j: Judgement) -> tuple[Replacement, ...]:

@@ -832,9 +832,13 @@ def _costs(case: _Case, victims: list[PodRecord], most: int) -> Iterator[Violati
     wanted = case.workload.replicas if case.workload else 0
     down = sum(map(case.down, others)) + max(0, wanted - len(case.live))
     watched = [p.name for p in others if case.soaking(p)]
+    unseen = [p.name for p in others if p.uid in case.snapshot.maybe_sent and not case.down(p)]
     names = ", ".join(v.name for v in healthy)
     if healthy and down + len(healthy) > most:
         text = f"healthy pod {names} is replaced while {down} are down already"
+        yield Violation(Promise.NO_SECOND_DOWN, text)
+    elif healthy and down + len(unseen) + len(healthy) > most:
+        text = f"healthy pod {names} is replaced while {unseen[0]} may be leaving"
         yield Violation(Promise.NO_SECOND_DOWN, text)
     elif healthy and down + len(watched) + len(healthy) > most:
         text = f"healthy pod {names} is replaced while the soak of {watched[0]} is not over"

@@ -68,6 +68,7 @@ class Waiting(StrEnum):
     NODE_UNSCHEDULABLE = "NodeUnschedulable"  # only pods on cordoned nodes are left
     DRIVER_UNAVAILABLE = "DriverUnavailable"  # the pool of the pod's devices is not published
     PODS_UNAVAILABLE = "PodsUnavailable"  # maxUnavailable is used up by pods that are down already
+    EVICTION_UNANSWERED = "EvictionUnanswered"  # a chosen pod may be leaving, and does not show it
     NEXT_IN_LINE = "NextInLine"  # recorded ahead of time, to be replaced once the last replacement is healthy
     SHARED_BUDGET_USED_UP = "SharedBudgetUsedUp"  # by other AcceleratorRollouts of the group
     STEP_NOT_SAFE = "StepNotSafe"  # unpausing would replace more, or fewer, than one pod

@@ -167,7 +167,8 @@ class Snapshot:
     bad_checks: Mapping[str, str] = field(default_factory=dict)
     health: Mapping[str, HealthRun] = field(default_factory=dict)  # by UID of the successor
     shared: SharedBudget | None = None  # the budget across AcceleratorRollouts, and the others in it
-    # UIDs of pods that may have been disrupted already, though they do not show it: the answer was lost, or is not in yet.
+    # UIDs of pods that may have been disrupted already, though they do not show it: the answer was lost, or is not in yet,
+    # or another process chose them and may have sent it.
     maybe_sent: frozenset[str] = frozenset()
     # UIDs of pods of other workloads that some AcceleratorRollout manages, as far as they hold devices of these pools.
     peers: frozenset[str] = frozenset()

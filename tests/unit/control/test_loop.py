@@ -11,7 +11,7 @@ import pytest
 
 from accelerator_rollout.act.executor import Backlog, Executor, Outcome
 from accelerator_rollout.act.reporter import Reporter
-from accelerator_rollout.api.models import RolloutObject, Unreadable
+from accelerator_rollout.api.models import RolloutObject, Stage, Unreadable
 from accelerator_rollout.control.loop import Loop
 from accelerator_rollout.control.queue import KeyedQueue
 from accelerator_rollout.decide.outcome import EventType, Notice, Plan
@@ -20,6 +20,7 @@ from accelerator_rollout.errors import ConflictError, ForbiddenError, Unavailabl
 from accelerator_rollout.observe import project
 from accelerator_rollout.observe.interests import Key
 from accelerator_rollout.observe.store import Store
+from accelerator_rollout.records import PodRecord
 from builders import entry as entry_of
 from builders import pod
 from unit.observe import objects as o
@@ -48,6 +49,8 @@ class World:
     told: list[str] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     acknowledged: tuple[str, ...] = ()
+    pods: tuple[PodRecord, ...] = ()
+    freshness: Freshness = Freshness.FRESH
 
     def snapshot(self, key: Key, _now: datetime) -> Snapshot | Unreadable | None:
         if key in self.gone:
@@ -59,18 +62,22 @@ class World:
         if not isinstance(found, RolloutObject):
             return found
         nothing: dict[str, Any] = dict.fromkeys(
-            ("rivals", "replica_sets", "pods", "vanished", "slices", "taint_rules", "budgets"), ()
+            ("rivals", "replica_sets", "vanished", "slices", "taint_rules", "budgets"), ()
         )
         return Snapshot(
             rollout=found,
             workload=None,
+            pods=self.pods,
             claims={},
             holders={},
             nodes={},
-            freshness=Freshness.FRESH,
+            freshness=self.freshness,
             watched_since=None,
             **nothing,
         )
+
+    def keys(self) -> tuple[Key, ...]:
+        return (WEB,)
 
     def forget(self, uid: str) -> None:
         self.forgotten.append(uid)
@@ -265,6 +272,37 @@ async def test_pods_are_forgotten_only_once_they_are_stored(world: World) -> Non
         await until(lambda: world.forgotten)
     assert world.handled == [WEB, WEB]  # the first of which stored nothing
     assert world.forgotten == ["uid-1"]
+
+
+async def test_whoever_begins_takes_recorded_choices_for_maybe_sent_until_the_server_has_forgotten_them(
+    world: World,
+) -> None:
+    live, gone = pod("worker-2"), pod("worker-1")
+    world.pods = (live,)
+    world.status = {"replacements": [entry_of(p, stage=Stage.SELECTED).to_raw() for p in (live, gone)]}
+    async with working(world) as loop:
+        world.queue.add(WEB)
+        await until(lambda: len(world.decided_on) == 1)
+        assert world.decided_on[0].maybe_sent == {live.uid}
+        world.now += timedelta(minutes=3)
+        world.queue.add(WEB)
+        await until(lambda: len(world.decided_on) == 2)
+        assert world.decided_on[1].maybe_sent == frozenset()
+        loop.restart()  # another term: somebody else decided meanwhile
+        await until(lambda: len(world.decided_on) == 3)
+        assert world.decided_on[2].maybe_sent == {live.uid}
+
+
+async def test_choices_are_taken_from_a_status_that_may_be_believed(world: World) -> None:
+    world.pods, world.freshness = (pod("worker-2"),), Freshness.STALE
+    async with working(world):
+        world.queue.add(WEB)
+        await until(lambda: len(world.decided_on) == 1)
+        world.status = {"replacements": [entry_of(pod("worker-2"), stage=Stage.SELECTED).to_raw()]}
+        world.freshness = Freshness.FRESH
+        world.queue.add(WEB)
+        await until(lambda: len(world.decided_on) == 2)
+    assert world.decided_on[1].maybe_sent == {pod("worker-2").uid}
 
 
 async def test_a_decision_that_hangs_is_seen(world: World) -> None:

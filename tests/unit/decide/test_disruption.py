@@ -49,6 +49,56 @@ def progress(world: World, now: datetime = NOW) -> str:
     return next(c.reason for c in world.plan(now).status.conditions if c.type == "Progressing")
 
 
+# What may be leaving
+
+
+def maybe_gone(kind: str, *names: str) -> World:
+    """These pods were chosen, and told to go by somebody who is not there any more."""
+    world = running(kind)
+    for name in names:
+        world.recorded(name, int(name[-1]), stage=Stage.SELECTED)
+    world.maybe_sent = frozenset(world.named(name).uid for name in names)
+    return world
+
+
+@EACH
+def test_a_pod_that_may_be_leaving_goes_before_other_healthy_ones(kind: str) -> None:
+    assert victims(maybe_gone(kind, "worker-1")) == ["p-worker-1"]
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_nobody_goes_beside_a_pod_that_may_be_leaving_and_is_not_to_go_any_more(kind: str) -> None:
+    world = maybe_gone(kind, "worker-1")
+    cordon(world, "node-1")
+    assert victims(world) == []
+    assert progress(world) == "EvictionUnanswered"
+    world.maybe_sent = frozenset()
+    assert victims(world) != []
+
+
+@EACH
+def test_a_pod_that_is_down_goes_beside_one_that_may_be_leaving(kind: str) -> None:
+    world = maybe_gone(kind, "worker-1")
+    world.change("worker-0", ready=False)
+    assert victims(world) == ["p-worker-0"]
+
+
+@EACH
+def test_of_two_that_may_be_leaving_where_one_may_none_is_told_once_more(kind: str) -> None:
+    world = maybe_gone(kind, "worker-1", "worker-2")
+    assert victims(world) == []
+    assert progress(world) == "EvictionUnanswered"
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
+def test_what_may_be_leaving_stays_recorded_for_whoever_decides_after_a_crash(kind: str) -> None:
+    world = maybe_gone(kind, "worker-1")
+    world.spec = {"paused": True}
+    assert [r.pod_uid for r in world.plan().status.replacements] == ["p-worker-1"]
+    world.maybe_sent = frozenset()
+    assert world.plan().status.replacements == ()
+
+
 # Choosing
 
 

@@ -218,6 +218,14 @@ def chosen(kind: str = "StatefulSet") -> World:
     return world
 
 
+def maybe_leaving() -> World:
+    """A pod was told to go by somebody who is not there any more, and is cordoned since."""
+    world = chosen()
+    world.maybe_sent = frozenset({"p-worker-2"})
+    world.nodes["node-2"] = replace(world.nodes["node-2"], unschedulable=True)
+    return world
+
+
 def one_down() -> World:
     world = running("StatefulSet")
     world.put(pod("worker-0", NEW, ready=False, phase=Phase.PENDING), device(0))
@@ -453,6 +461,9 @@ MISTAKES = {
         Promise.OWN_OBJECTS_ONLY, ready_to_begin, with_actions(PreferVictim("other-0", "p-other-0", -1))
     ),
     "a healthy pod goes while another is down": Mistake(Promise.NO_SECOND_DOWN, one_down, nobody_is_down),
+    "a pod that may be leaving is not counted": Mistake(
+        Promise.NO_SECOND_DOWN, maybe_leaving, patched(disruption._Choice, "_unseen_beside", lambda *_: [])
+    ),
     "a soak is not waited for": Mistake(
         Promise.NO_SECOND_DOWN, soaking, patched(judgement, "soaked", lambda a, *_: a)
     ),
