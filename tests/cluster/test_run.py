@@ -79,6 +79,27 @@ async def test_without_rights(account: Account, admin: Api, namespace: str, tmp_
     assert "rbac.yaml" in said
 
 
+async def test_without_the_role_for_the_lease(
+    account: Account, admin: Api, namespace: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "operator.kubeconfig"
+    connection = await account.connection(admin)
+    connection.write_kubeconfig(path, context="lab", user="operator")
+    said = await refused([f"--kubeconfig={path}", f"--lease-namespace={namespace}"])  # the Role is elsewhere
+    for verb in ("get", "patch", "create"):
+        assert f"{verb} leases" in said
+    assert f"in namespace {namespace}" in said
+    assert "for leader election" in said
+    assert "rbac.yaml" in said
+    assert "--leader-election=off" in said
+
+
+async def test_with_an_election_and_no_place_for_it(cluster: Connection, tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    cluster.write_kubeconfig(path, context="lab", user="admin")
+    assert "--lease-namespace" in await refused([f"--kubeconfig={path}", "--leader-election=on"])
+
+
 async def test_with_a_setting_that_cannot_be_used() -> None:
     said = await refused([], ACCELERATOR_ROLLOUT_WORKERS="many")
     assert "ACCELERATOR_ROLLOUT_WORKERS=many" in said
