@@ -16,23 +16,26 @@ class Idle:
     megabytes: float
     cpu_seconds: float
     requests: dict[str, float]  # by verb
-    writes: float
+    writes: float  # Events and the Lease excepted
+    renewals: float  # of the Lease
 
 
 async def idle(place: Place, seconds: float) -> Idle:
     """Watch the operator do nothing for so long."""
     pid = place.operator.pid
-    cpu, before, wrote = cpu_seconds(pid), await calls(place), (await written(place))[0]
+    cpu, before, wrote = cpu_seconds(pid), await calls(place), await written(place)
     await asyncio.sleep(seconds)  # it is time itself that is measured
     verbs: dict[str, float] = {}
     for sign, counted in ((-1, before), (1, await calls(place))):
         for verb, _, count in counted:
             verbs[verb] = verbs.get(verb, 0.0) + sign * count
+    now = await written(place)
     return Idle(
         megabytes(pid),
         cpu_seconds(pid) - cpu,
         {verb: count for verb, count in verbs.items() if count},
-        (await written(place))[0] - wrote,
+        now.total - wrote.total,
+        now.renewals - wrote.renewals,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from lab.client import Api, Object
 from lab.controlplane import ControlPlane
 from lab.install import Account, install
+from lab.leases import free_lease
 from lab.ledger import Ledger
 from lab.namespaces import make_namespace
 from lab.nodes import SimulatedNodes
@@ -74,7 +75,8 @@ async def place(control_plane: ControlPlane, folder: Path) -> AsyncIterator[Plac
         ledger = stack.enter_context(Ledger())
         nodes = await stack.enter_async_context(SimulatedNodes(admin, ledger=ledger))
         recorder = await stack.enter_async_context(Recorder(admin))
-        arguments = (f"--namespaces={OURS}",)
+        await free_lease(admin, account.namespace)
+        arguments = (f"--namespaces={OURS}", f"--lease-namespace={account.namespace}")  # as it is installed
         operator = await OperatorProcess.under(account, admin, folder, arguments=arguments)
         await stack.enter_async_context(operator)
         yield Place(admin, account, operator, nodes, ledger, recorder, folder)

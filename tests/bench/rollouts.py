@@ -15,6 +15,7 @@ Say = Callable[[str], None]
 
 # The ground truth's own measure: four pods whose teardown takes 2 s.
 LONG: Final = {"teardown_seconds": 2.0, "unprepare_seconds": 0.2}
+WRITES: Final = ("patch", "put", "post", "delete")
 SHORT: Final = {"teardown_seconds": 0.5, "unprepare_seconds": 0.05}
 
 
@@ -50,8 +51,8 @@ async def totals(place: Place, rounds: int, say: Say, *, replicas: int = 4) -> T
             into.append(await rollout(world, image, replicas))
             after = await written(place)
             if world is ours:
-                found.writes += (after[0] - before[0]) / replicas / rounds
-                found.status_writes += (after[1] - before[1]) / replicas / rounds
+                found.writes += (after.total - before.total) / replicas / rounds
+                found.status_writes += (after.status - before.status) / replicas / rounds
             await world.scale(0)
         say(f"round {number + 1}: ours {found.ours[-1]:.2f} s, native {found.native[-1]:.2f} s")
     await until_pods(native, 0)
@@ -154,14 +155,27 @@ def _of(world: World) -> Callable[[Recorded], bool]:
     return mine
 
 
-async def written(place: Place) -> tuple[float, float]:
-    """Return how many writes the operator has sent so far, Events excepted, and how many of them of its status."""
-    total = status = 0.0
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How many writes the operator has sent so far."""
+
+    total: float = 0.0  # but for Events and the Lease
+    status: float = 0.0  # of these, of its own status
+    renewals: float = 0.0  # of the Lease
+
+
+async def written(place: Place) -> Written:
+    """Return how many writes the operator has sent so far. The Lease is its own, and is written by the clock."""
+    total = status = renewals = 0.0
     for verb, resource, count in await calls(place):
-        if verb in ("patch", "put", "post", "delete") and resource != "events":
-            total += count
-            status += count if resource.startswith("acceleratorrollouts") else 0
-    return total, status
+        if verb not in WRITES or resource == "events":
+            continue
+        if resource == "leases":
+            renewals += count
+            continue
+        total += count
+        status += count if resource.startswith("acceleratorrollouts") else 0
+    return Written(total, status, renewals)
 
 
 async def calls(place: Place) -> list[tuple[str, str, float]]:

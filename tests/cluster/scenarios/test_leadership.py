@@ -16,14 +16,12 @@ import pytest
 
 from lab.client import Api
 from lab.install import Account
+from lab.leases import free_lease
 from lab.operator_process import OperatorProcess
 from lab.recorder import Recorded
-from lab.resources import Resource
 from lab.wire import Wire
 from lab.world import NEWER, MakeWorld, Shape, World, gated
 
-LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
-NAME: Final = "accelerator-rollout"
 SLOW: Final = {"teardown_seconds": 0.4, "unprepare_seconds": 0.3, "ready_seconds": 0.2}
 REPLICAS: Final = 4
 # Shorter than the defaults, so that the tests are.
@@ -87,15 +85,7 @@ async def make_candidates(
             return Candidate(process, wire)
 
         async def make(lease: Sequence[str]) -> list[Candidate]:
-            # As one that was given back: whoever finds none waits, since somebody may have deleted it.
-            await admin.delete_if_there(LEASES, NAME, account.namespace)
-            body = {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"name": NAME},
-                "spec": {"holderIdentity": "", "leaseDurationSeconds": 1},
-            }
-            await admin.create(LEASES, body, account.namespace)
+            await free_lease(admin, account.namespace)
             return [await start(number, lease) for number in range(3)]
 
         yield make
