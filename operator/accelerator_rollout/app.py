@@ -181,7 +181,10 @@ class Operator:
         await self.observer.caught_up()
         _log.info("acting")
         self.loop.restart()
-        await self._act()
+        try:
+            await self._act()
+        finally:
+            self.metrics.stood_down()
 
     async def _act(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -140,6 +140,10 @@ class Metrics:
         """Remove the series of an object."""
         self._rollouts.gone(key)
 
+    def stood_down(self) -> None:
+        """Remove the series of all objects: whoever acts now shows them, and what we knew is out of date."""
+        self._rollouts.clear()
+
 
 def age(since: datetime | None, now: datetime) -> float:
     """Return seconds since then; infinity for never."""

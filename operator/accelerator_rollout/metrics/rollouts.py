@@ -66,6 +66,10 @@ class Rollouts(Collector):
         """Show nothing more of an object."""
         self._shown.pop(key, None)
 
+    def clear(self) -> None:
+        """Show nothing more of any object."""
+        self._shown.clear()
+
     def collect(self) -> Iterable[Metric]:
         """Return all series of all objects."""
         families = self._families()

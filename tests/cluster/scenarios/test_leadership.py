@@ -184,6 +184,8 @@ async def test_one_that_was_stopped_past_its_lease_writes_nothing_when_it_goes_o
     await in_mid_step(world, leaving)  # the other one is at work
     sent, looks = stopped.writes(), stopped.looks()
     assert sent
+    acting = await leader(candidates)
+    assert "\naccelerator_rollout_condition{" in await acting.process.metrics()
     stopped.process.resume()
     async with asyncio.timeout(30):
         while stopped.looks() < looks + 3:  # noqa: ASYNC110 - the wire calls nobody
@@ -191,6 +193,7 @@ async def test_one_that_was_stopped_past_its_lease_writes_nothing_when_it_goes_o
     await world.until_ready(image=NEWER, seconds=120)
     assert stopped.writes() == sent
     assert not await stopped.leads()
+    assert "\naccelerator_rollout_condition{" not in await stopped.process.metrics()
     await assert_each_pod_went_once(world)
 
 

@@ -91,6 +91,15 @@ def test_a_hundred_objects_leave_nothing_behind() -> None:
     assert len(series(metrics)) == before
 
 
+def test_a_process_that_stands_down_shows_no_object_any_more() -> None:
+    metrics = Metrics()
+    before = len(series(metrics))
+    metrics.decided(snapshot("web"), plan())
+    metrics.stood_down()
+    assert [line for line in series(metrics) if 'name="web"' in line] == []
+    assert len(series(metrics)) >= before
+
+
 def test_times_and_results_are_counted_without_a_pod_or_a_device() -> None:
     metrics = Metrics()
     metrics.decided(
