@@ -45,6 +45,8 @@ class Server:
     version: tuple[str, str] = ("1", "37")
     changed: threading.Condition = field(default_factory=threading.Condition)
     on_patch: list[Any] = field(default_factory=list)  # each is called with the object after a patch
+    on_watch: list[Any] = field(default_factory=list)  # one is taken and called when a watch begins
+    gone: list[tuple[int, str, dict[str, Any]]] = field(default_factory=list)  # when, path, as it was
     number: int = 1000
 
     def put(self, root: str, plural: str, raw: dict[str, Any]) -> str:
@@ -62,7 +64,8 @@ class Server:
     def drop(self, path: str) -> None:
         """Have it no more."""
         with self.changed:
-            del self.objects[path]
+            self.number += 1
+            self.gone.append((self.number, path, self.objects.pop(path)))
             self.changed.notify_all()
 
     def written(self) -> list[Any]:
@@ -96,6 +99,12 @@ class Server:
         return [
             o for p, o in sorted(self.objects.items()) if p.startswith(prefix) and p.split("/")[-2] == plural
         ]
+
+
+def _holds(collection: str, path: str) -> bool:
+    root, plural = _collection(collection)
+    space = collection.removeprefix(root).removesuffix(plural)
+    return path.startswith(root + space) and path.split("/")[-2] == plural
 
 
 def _collection(path: str) -> tuple[str, str]:
@@ -199,18 +208,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         seen = int(query.get("resourceVersion", ["0"])[0])
-        known = {o["metadata"]["uid"]: o for o in state.collection(path) or ()}
         seconds = float(query["timeoutSeconds"][0])
         with state.changed:
+            if state.on_watch:
+                state.on_watch.pop(0)()
             while True:
-                now = {o["metadata"]["uid"]: o for o in state.collection(path) or () if _selected(o, query)}
-                events = [
-                    ("MODIFIED", o) for o in now.values() if int(o["metadata"]["resourceVersion"]) > seen
-                ]
+                found = [o for o in state.collection(path) or () if _selected(o, query)]
+                events = [("MODIFIED", o) for o in found if int(o["metadata"]["resourceVersion"]) > seen]
                 events += [
-                    ("DELETED", o) for uid, o in known.items() if uid not in now and _selected(o, query)
+                    ("DELETED", o)
+                    for when, at, o in state.gone
+                    if when > seen and _holds(path, at) and _selected(o, query)
                 ]
-                known, seen = now, max([seen, *(int(o["metadata"]["resourceVersion"]) for o in now.values())])
+                seen = max(seen, state.number)
                 for kind, raw in events:
                     line = json.dumps({"type": kind, "object": raw}).encode() + b"\n"
                     self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")

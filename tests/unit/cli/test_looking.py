@@ -1,11 +1,13 @@
 """list, get, status and history: what they show, to people and to programs, and how they end."""
 
 import json
-import threading
 
 import pytest
 import yaml
 
+from accelerator_rollout.cli import live
+from accelerator_rollout.cli.views import RolloutView, picture
+from accelerator_rollout.decide.snapshot import Snapshot
 from unit.cli import scenes
 from unit.cli.conftest import Run
 from unit.cli.server import APPS, CORE, OURS, Server
@@ -116,10 +118,8 @@ def test_who_waits_sees_each_change_until_the_end(run: Run, server: Server) -> N
         later["status"]["conditions"] = scenes.COMPLETE
         server.put(OURS, "acceleratorrollouts", later)
 
-    timer = threading.Timer(0.3, finish)
-    timer.start()
+    server.on_watch.append(finish)
     said = run("status", "db", "--watch", "--timeout", "20s")
-    timer.join()
     assert said.code == 0
     assert [line.split()[1].rstrip(":") for line in said.lines] == ["Progressing", "Complete"]
 
@@ -142,10 +142,8 @@ def test_who_waits_for_long_is_told_how_to_go_on(run: Run, server: Server) -> No
 
 def test_who_waits_for_what_is_deleted_is_told(run: Run, server: Server) -> None:
     path = scenes.rollout(server, scenes.RELEASING)
-    timer = threading.Timer(0.3, server.drop, (path,))
-    timer.start()
+    server.on_watch.append(lambda: server.drop(path))
     said = run("status", "db", "--watch", "--timeout", "20s")
-    timer.join()
     assert said.code == 1
     assert "was deleted" in said.err
 
@@ -174,7 +172,9 @@ def test_the_history_tells_how_long_it_took(run: Run, server: Server) -> None:
     assert json.loads(run("history", "db", "-o", "json").out)[0]["revision"] == "db-2"
 
 
-def test_a_piped_picture_is_written_again_at_a_change(run: Run, server: Server) -> None:
+def test_a_piped_picture_is_written_again_at_a_change(
+    run: Run, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = scenes.rollout(server, scenes.RELEASING)
     scenes.workload(server)
 
@@ -182,9 +182,14 @@ def test_a_piped_picture_is_written_again_at_a_change(run: Run, server: Server) 
         pod = json.loads(json.dumps(server.objects[f"{CORE}/namespaces/team/pods/db-0"]))
         pod["status"]["conditions"] = []
         server.put(CORE, "pods", pod)
-        threading.Timer(0.6, server.drop, (path,)).start()
 
-    threading.Timer(0.6, change).start()
+    following = iter((change, lambda: server.drop(path)))
+
+    def drawn(snapshot: Snapshot) -> RolloutView:
+        next(following)()
+        return picture(snapshot)
+
+    monkeypatch.setattr(live, "picture", drawn)
     said = run("get", "db", "--watch")
     assert said.code == 0
     assert sum(line.startswith("--- 20") for line in said.lines) == 2

@@ -1,5 +1,6 @@
 """The workload of the real node: its image, and its scripts run by the very busybox that is in the image."""
 
+import fcntl
 import hashlib
 import io
 import json
@@ -143,6 +144,11 @@ class Workload:
         self._started.append(process)
         return process
 
+    def until_free(self) -> None:
+        """Return once nobody has the device any more."""
+        with self.device.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+
     def kill_all(self) -> None:
         for process in self._started:
             # In a container everything ends with its first process.
@@ -253,6 +259,7 @@ def test_a_stubborn_one_ends_by_sigkill_alone(workload: Workload) -> None:
 
     os.killpg(first.pid, signal.SIGKILL)
     assert first.wait(timeout=30) == -signal.SIGKILL
+    workload.until_free()  # its children have the lock too, and end when they are next run
     until_said(workload.start("llm-2"), "is ready")
 
 
