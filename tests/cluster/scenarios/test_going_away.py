@@ -5,6 +5,8 @@ import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
+import pytest
+
 from accelerator_rollout.cli import release_all
 from accelerator_rollout.names import FINALIZER, MANAGED_LABEL, PARKED_ANNOTATION
 from lab.client import EventType, Object
@@ -13,6 +15,7 @@ from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS, NAMESPACES, PODS
 from lab.world import GOOD, NEWER, MakeWorld, Shape, World, gated, image_of
 
 SLOW = {"teardown_seconds": 2, "unprepare_seconds": 0.5}
+EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 SOON = {"release": {"unproven": {"extraSeconds": 2}}}
 
 
@@ -60,10 +63,12 @@ async def assert_nothing_of_ours(world: World) -> None:
         assert not found["spec"].get("paused")
 
 
+@EACH
 async def test_the_pod_in_flight_is_finished_and_the_workload_is_its_controllers_again(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
-    world = await make_world(Shape(kind, replicas=2, faults=SLOW), devices=(2,))
+    devices = (1, 1) if kind == "DaemonSet" else (2,)
+    world = await make_world(Shape(kind, replicas=2, faults=SLOW), devices=devices)
     await world.settle_in()
     await world.set_image(NEWER)
     going = (await world.until_stage("Terminating"))["status"]["replacements"][0]
@@ -82,7 +87,7 @@ async def test_the_pod_in_flight_is_finished_and_the_workload_is_its_controllers
         what="the first gate to open",
     )
     see.order(free, opened)
-    if kind == "Deployment":  # its controller goes on by itself; a StatefulSet's OnDelete waits for people
+    if kind == "Deployment":  # its controller goes on by itself; OnDelete waits for people
         await until_pods(world, 2, image=NEWER)
     else:
         images = {image_of(p) for p in await until_pods(world, 2)}
@@ -123,6 +128,7 @@ async def events(world: World) -> list[Object]:
     return list((await world.api.request("GET", path))["items"])
 
 
+@EACH
 async def test_a_gate_of_others_stays(kind: str, make_world: MakeWorld, operator: OperatorProcess) -> None:
     world = await make_world(Shape(kind, replicas=1, foreign_gate="example.com/quota"), devices=(1,))
     await world.make_workload()

@@ -86,11 +86,12 @@ def _assert_two_writes_each(world: World) -> None:
     assert max(changes.values()) <= 2
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 @pytest.mark.parametrize("hold", ["Auto", "Never"])
 async def test_a10_a_stranger_waits_while_a_pod_is_deleted_by_force(
-    hold: str, make_world: MakeWorld, operator: OperatorProcess
+    kind: str, hold: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
-    world = await make_world(Shape(replicas=1, grace=2, hold=hold, faults=LINGERING), devices=(1,))
+    world = await make_world(Shape(kind, replicas=1, grace=2, hold=hold, faults=LINGERING), devices=(1,))
     await world.settle_in(spec={"release": {"hold": hold, **WAIT}})
     (victim,) = await world.pods()
     if hold == "Auto":

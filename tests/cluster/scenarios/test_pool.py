@@ -8,6 +8,7 @@ from lab.nodes.node import SimulatedNode
 from lab.operator_process import OperatorProcess
 from lab.world import NEWER, MakeWorld, Shape, gated
 
+EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 Fault = Callable[[SimulatedNode], Awaitable[None]]
 
 FAULTS: dict[str, Fault] = {
@@ -19,6 +20,7 @@ FAULTS: dict[str, Fault] = {
 }
 
 
+@EACH
 @pytest.mark.parametrize("reason", FAULTS)
 async def test_a4_the_pool_must_be_whole(
     kind: str, reason: str, make_world: MakeWorld, operator: OperatorProcess
@@ -46,6 +48,7 @@ async def test_a4_the_pool_must_be_whole(
     world.assert_promises()
 
 
+@EACH
 async def test_a4_a_new_generation_is_no_obstacle(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:

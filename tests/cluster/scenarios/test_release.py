@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from accelerator_rollout.names import HOSTNAME_LABEL
 from lab.client import Object
 from lab.controlplane import ControlPlane
+from lab.nodes.node import SimulatedNode
 from lab.operator_process import OperatorProcess
 from lab.resources import NODES, RESOURCE_CLAIMS
 from lab.world import NEWER, MakeWorld, Shape, World, condition_of
@@ -16,6 +18,18 @@ from lab.world import NEWER, MakeWorld, Shape, World, condition_of
 # A fifth of it is when a step that others take in seconds counts as stuck.
 IMPATIENT = {"release": {"timeoutSeconds": 10}}
 SLOW = {"teardown_seconds": 1.0, "unprepare_seconds": 0.3}
+EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
+
+
+async def made(make_world: MakeWorld, kind: str, **over: Any) -> World:
+    """Two pods that fill their node, or a node each if of a DaemonSet."""
+    shape = Shape(kind, replicas=2, faults=SLOW, **over)
+    return await make_world(shape, devices=(1, 1) if kind == "DaemonSet" else (2,))
+
+
+def nodes_of(world: World) -> list[SimulatedNode]:
+    count = 2 if world.shape.kind == "DaemonSet" else 1
+    return [world.nodes.node(f"{world.namespace}-{number}") for number in range(count)]
 
 
 async def replacement(world: World, reason: str, words: str = "") -> Object:
@@ -35,45 +49,50 @@ async def finish(world: World, deletions: int) -> None:
     world.assert_promises()
 
 
+@EACH
 async def test_a2_no_pod_goes_while_its_driver_is_down(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
-    world = await make_world(Shape(kind, replicas=2, faults=SLOW), devices=(2,))
+    world = await made(make_world, kind)
     await world.settle_in()
-    (node,) = (world.nodes.node(f"{world.namespace}-0"),)
-    await node.driver_down()
-    await node.publish_nothing()
+    for node in nodes_of(world):
+        await node.driver_down()
+        await node.publish_nothing()
     await world.set_image(NEWER)
     found = await world.until_reason("Progressing", "DriverUnavailable")
     said = condition_of(found, "Progressing")
     assert said is not None
-    assert node.name in said["message"]
+    assert f"node {world.namespace}-" in said["message"] or f"pool {world.namespace}-" in said["message"]
     assert not world.deletions()
-    await node.driver_up()
+    for node in nodes_of(world):
+        await node.driver_up()
     await finish(world, 2)
 
 
+@EACH
 async def test_a2_a_driver_that_goes_during_the_deletion(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
-    world = await make_world(Shape(kind, replicas=2, faults=SLOW), devices=(2,))
+    world = await made(make_world, kind)
     await world.settle_in()
-    node = world.nodes.node(f"{world.namespace}-0")
     await world.set_image(NEWER)
     await world.until_stage("Terminating")
-    await node.driver_down()
-    await node.publish_nothing()
+    for node in nodes_of(world):
+        await node.driver_down()
+        await node.publish_nothing()
     await world.until_reason("DevicesReleased", "DriverUnavailable")
     assert len(world.deletions()) == 1
-    await node.driver_up()
+    for node in nodes_of(world):
+        await node.driver_up()
     await finish(world, 2)
 
 
+@EACH
 async def test_a3_one_claim_that_stays_allocated_keeps_no_other_rollout(
-    make_world: MakeWorld, operator: OperatorProcess
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
     """Somebody keeps the claim by an entry and a finalizer of their own: neither is touched."""
-    world = await make_world(Shape("StatefulSet", replicas=1, faults=SLOW), devices=(1, 1))
+    world = await make_world(Shape(kind, replicas=1, faults=SLOW), devices=(2,))
     other = replace(world, name="other")
     await world.settle_in(spec=IMPATIENT)
     await other.settle_in(spec=IMPATIENT)
@@ -110,10 +129,11 @@ def stopped_controllers(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     control_plane.resume_component("kube-controller-manager")
 
 
+@EACH
 async def test_a3_a_claim_that_stays_reserved_for_a_pod_that_has_ended_and_then_for_nobody(
-    stopped_controllers: ControlPlane, make_world: MakeWorld, operator: OperatorProcess
+    kind: str, stopped_controllers: ControlPlane, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
-    world = await make_world(Shape("StatefulSet", replicas=1, faults=SLOW), devices=(1,))
+    world = await make_world(Shape(kind, replicas=1, faults=SLOW), devices=(1,))
     await world.settle_in(spec=IMPATIENT)
     await world.set_image(NEWER)
     await world.until_stage("Terminating")
@@ -128,10 +148,11 @@ async def test_a3_a_claim_that_stays_reserved_for_a_pod_that_has_ended_and_then_
     await finish(world, 1)
 
 
+@EACH
 async def test_one_device_allocated_twice_halts(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
-    world = await make_world(Shape(kind, replicas=2, faults=SLOW), devices=(2,))
+    world = await made(make_world, kind)
     await world.settle_in()
     (first, *_) = await world.claims()
     request = {"name": "device", "exactly": {"deviceClassName": world.device_class}}
@@ -159,34 +180,38 @@ async def test_one_device_allocated_twice_halts(
     assert not world.deletions()
 
 
+@EACH
 async def test_a_prepare_that_keeps_failing_is_named_and_no_pod_goes_for_it(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
-    world = await make_world(Shape(kind, replicas=2, faults=SLOW), devices=(2,))
+    world = await made(make_world, kind)
     await world.settle_in(spec=IMPATIENT)
-    node = world.nodes.node(f"{world.namespace}-0")
-    await node.set_faults(prepare_failures=10_000)
+    for node in nodes_of(world):
+        await node.set_faults(prepare_failures=10_000)
     await world.set_image(NEWER)
     entry = await replacement(world, "PrepareFailed")
-    assert node.name in entry["message"]
+    assert f"node {world.namespace}-" in entry["message"]
     assert f"{world.device_class}/" in entry["message"]
     assert len(world.deletions()) == 1
-    await node.set_faults(prepare_failures=None)
+    for node in nodes_of(world):
+        await node.set_faults(prepare_failures=None)
     await finish(world, 2)
 
 
+@EACH
 async def test_a_process_that_cannot_die_is_named_and_never_deleted_by_force(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
-    world = await make_world(Shape(kind, replicas=2, grace=1, faults=SLOW), devices=(2,))
+    world = await made(make_world, kind, grace=1)
     await world.settle_in(spec=IMPATIENT)
-    node = world.nodes.node(f"{world.namespace}-0")
-    await node.set_faults(unprepare_failures=10_000)
+    for node in nodes_of(world):
+        await node.set_faults(unprepare_failures=10_000)
     await world.set_image(NEWER)
     entry = await replacement(world, "TerminationStuck")
-    assert node.name in entry["message"]
+    assert f"node {world.namespace}-" in entry["message"]
     assert len(world.deletions()) == 1
-    await node.set_faults(unprepare_failures=None)
+    for node in nodes_of(world):
+        await node.set_faults(unprepare_failures=None)
     await finish(world, 2)
 
 

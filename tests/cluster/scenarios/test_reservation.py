@@ -1,5 +1,7 @@
 """A departed pod's device is kept for its successor: strangers do not tolerate our taint, and nothing of it stays behind."""
 
+import pytest
+
 from accelerator_rollout.names import FINALIZER, RESERVED_BY_LABEL, RESERVED_TAINT
 from lab.client import Object, PatchType
 from lab.operator_process import OperatorProcess
@@ -23,10 +25,12 @@ def waits(one: Recorded) -> bool:
     )
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 async def test_a8_with_a_reservation_the_stranger_never_gets_the_device(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
-    world = await make_world(Shape(kind, replicas=2, faults=SLOW, tolerates="worker"), devices=(2,))
+    shape = Shape(kind, replicas=2, faults=SLOW, tolerates="worker")
+    world = await make_world(shape, devices=(1, 1) if kind == "DaemonSet" else (2,))
     await world.settle_in(spec=RESERVE)
     await world.make_pod("stranger")
     await world.recorder.until(waits, what="the stranger to wait")

@@ -204,11 +204,14 @@ async def test_too_many_requests_for_a_while_need_no_restart_and_cost_no_pod(
     world.assert_promises()
 
 
-@pytest.mark.parametrize("how", ["429", "500", "silence"])
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [("StatefulSet", "429"), ("StatefulSet", "500"), ("Deployment", "silence"), ("DaemonSet", "silence")],
+)
 async def test_claims_that_cannot_be_read_keep_every_pod(
-    how: str, make_world: MakeWorld, make_behind: MakeBehind
+    kind: str, how: str, make_world: MakeWorld, make_behind: MakeBehind
 ) -> None:
-    world = await made(make_world, "StatefulSet")
+    world = await made(make_world, kind)
     behind = await make_behind()
     await world.settle_in()
     if how == "silence":

@@ -1,9 +1,13 @@
 """Given a workload on a fixed pool, when its template changes, then its pods are replaced one at a time."""
 
+import pytest
+
 from lab.client import EventType
 from lab.operator_process import OperatorProcess
 from lab.resources import DEPLOYMENTS
 from lab.world import NEWER, MakeWorld, Shape, condition_of, gated
+
+EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 
 
 async def test_a_new_image_replaces_every_pod_once(
@@ -25,12 +29,13 @@ async def test_a_new_image_replaces_every_pod_once(
         assert not spec.get("paused"), "at rest a Deployment is not paused"
 
 
+@EACH
 async def test_devices_asked_for_by_an_extended_resource_alone(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
     """KEP-5004: the scheduler makes the claim, and it stands in the pod's status only."""
     shape = Shape(kind, replicas=2, extended=True, hold="Auto", faults={"unprepare_seconds": 0.5})
-    world = await make_world(shape, devices=(2,))
+    world = await make_world(shape, devices=(1, 1) if kind == "DaemonSet" else (2,))
     await world.settle_in()
     assert len(await world.claims()) == 2
     await world.set_image(NEWER)
@@ -39,6 +44,7 @@ async def test_devices_asked_for_by_an_extended_resource_alone(
     world.assert_promises()
 
 
+@EACH
 async def test_a1_one_device_and_slow_unprepare(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
@@ -88,6 +94,7 @@ async def test_a1_one_device_and_slow_unprepare(
     world.assert_promises()
 
 
+@EACH
 async def test_the_replacement_stays_gated_while_the_old_pod_drains(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
@@ -106,6 +113,7 @@ async def test_the_replacement_stays_gated_while_the_old_pod_drains(
     world.assert_promises()
 
 
+@EACH
 async def test_the_gate_may_come_from_the_policy(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
@@ -117,6 +125,7 @@ async def test_the_gate_may_come_from_the_policy(
     world.assert_promises()
 
 
+@EACH
 async def test_only_a_foreign_gate_is_left(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
@@ -136,6 +145,7 @@ async def test_only_a_foreign_gate_is_left(
     assert released["status"] == "True", "nobody's device is to blame"
 
 
+@EACH
 async def test_freed_devices_settle_before_the_gate_opens(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
