@@ -240,8 +240,16 @@ class _Case:
         for held in departure.claims:
             claim = self.snapshot.claims.get(held.name)
             if claim is not None and claim.uid == held.uid and claim.uses is not None:
+                if self._stays_with_siblings(claim, departure):
+                    continue
                 return f"claim {held.name} of {departure.label} is allocated"
         return ""
+
+    def _stays_with_siblings(self, claim: ClaimRecord, departure: _Departure) -> bool:
+        """Whether the pods share the claim by name, and it is reserved for others of them alone."""
+        shared = claim.name in {c.claim_name for p in self.pods.values() for c in p.claims if c.named}
+        users = {entry.uid for entry in claim.reserved_for}
+        return shared and not claim.owner_pod_uid and bool(users) and departure.uid not in users
 
     def not_allocatable(self, departure: _Departure, successor: str) -> str:
         """Return why the scheduler could not give the devices to a successor, or nothing."""
@@ -253,6 +261,9 @@ class _Case:
             r for c in self.snapshot.claims.values() if c.owner_pod_uid == successor for r in c.requests
         ]
         for held in departure.claims:
+            shared = self.snapshot.claims.get(held.name)
+            if shared is not None and shared.uid == held.uid and self._stays_with_siblings(shared, departure):
+                continue
             for use in held.devices:
                 device = Device(use.driver, use.pool, use.device)
                 others = []

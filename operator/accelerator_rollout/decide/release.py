@@ -20,6 +20,7 @@ from accelerator_rollout.decide.allocatable import (
 )
 from accelerator_rollout.decide.checks import checking
 from accelerator_rollout.decide.holds import kept
+from accelerator_rollout.decide.named import taken_over
 from accelerator_rollout.decide.proof import ProofState, find_proof
 from accelerator_rollout.decide.reasons import NotFree
 from accelerator_rollout.decide.snapshot import Snapshot
@@ -177,7 +178,9 @@ def _allocated(replacement: Replacement, snapshot: Snapshot, now: datetime) -> O
         if why is not None:
             return Obstacle(NotFree.STATE_UNKNOWN, f"ResourceClaim {held.name} cannot be read: {why}")
         claim = snapshot.claims.get(held.name)
-        if claim is not None and claim.uid == held.uid and claim.uses is not None:
+        if claim is None or claim.uid != held.uid or claim.uses is None:
+            continue
+        if not taken_over(claim, replacement.pod_uid, snapshot):
             return _still_allocated(claim, replacement, snapshot, now)
     return None
 
@@ -220,6 +223,9 @@ def _unavailable(replacement: Replacement, snapshot: Snapshot) -> Obstacle | Non
         return None
     asked = _requests(replacement, snapshot)
     for held in replacement.claims:
+        claim = snapshot.claims.get(held.name)
+        if claim is not None and claim.uid == held.uid and claim.uses is not None:
+            continue  # taken over as it is: nothing is to be allocated
         for use in held.devices:
             device = Device(use.driver, use.pool, use.device)
             named = tuple(r for r in asked if r.name == use.request)

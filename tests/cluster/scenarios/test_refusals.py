@@ -6,8 +6,8 @@ import pytest
 
 from lab.client import PatchType
 from lab.operator_process import OperatorProcess
-from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS
-from lab.world import GOOD, NEWER, MakeWorld, Shape, World, condition_of, image_of
+from lab.resources import ACCELERATOR_ROLLOUTS, DEPLOYMENTS, PODS, RESOURCE_CLAIMS
+from lab.world import GOOD, NEWER, MakeWorld, Shape, World, condition_of, gated, image_of
 
 CASES: dict[str, tuple[Shape, str, str]] = {
     "surge": (Shape(surge=1, unavailable=0), "SurgeNotAllowed", "maxSurge 0"),
@@ -165,3 +165,43 @@ async def test_a_running_workload_is_adopted_by_adding_the_gate(
     assert len(world.deletions()) == 2
     assert world.assert_gates_after_release() == 2
     world.assert_promises()
+
+
+async def test_a_named_claim_passes_to_a_successor_once_the_old_pod_has_gone(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    """Refused, for replacing one pod frees nothing; and a pod that leaves all the same strands no successor."""
+    shape = Shape(kind, replicas=2, named_claim="shared", faults={"teardown_seconds": 2})
+    world = await make_world(shape, devices=(1,))
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "shared", "namespace": world.namespace},
+        "spec": {
+            "devices": {"requests": [{"name": "device", "exactly": {"deviceClassName": world.device_class}}]}
+        },
+    }
+    await world.api.create(RESOURCE_CLAIMS, claim)
+    await world.make_workload()
+    await world.make_rollout()
+    await _refused(world, "NamedClaimsNotSupported")
+    await world.until_replaced("")
+    first = [p["metadata"]["uid"] for p in await world.pods()]
+    old = (await world.pods())[0]["metadata"]
+    await world.api.delete(PODS, old["name"], world.namespace)
+    await world.until_replaced(old["uid"])
+    await world.recorder.caught_up()
+    ended = world.recorder.first(
+        "the end",
+        kind="Pod",
+        predicate=lambda p: p.uid == old["uid"] and p.status.get("phase") in ("Succeeded", "Failed"),
+    )
+    opened = world.recorder.first(
+        "opening",
+        kind="Pod",
+        predicate=lambda p: p.name.startswith("worker") and p.uid not in first and not gated(p.object),
+    )
+    world.recorder.order(ended, opened)
+    (kept,) = await world.claims()
+    assert kept["status"]["allocation"], "its sibling never let go of it"
+    world.ledger.assert_clean()

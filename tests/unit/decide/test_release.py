@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from accelerator_rollout.api.models import Replacement, Stage
+from accelerator_rollout.decide.actions import OpenGate
 from accelerator_rollout.decide.reasons import NotFree
 from accelerator_rollout.decide.release import Verdict, judge
 from accelerator_rollout.decide.snapshot import CheckRun
@@ -19,12 +20,29 @@ from accelerator_rollout.records import (
     Device,
     DeviceUse,
     NodeTerm,
+    PodClaim,
     PublishedDevice,
+    Reservation,
     SelectorTerm,
     Taint,
     TaintRuleRecord,
 )
-from builders import NOW, OUR_HOLD, World, at, claim_of, device, pod, pool, running
+from builders import (
+    NEW,
+    NOW,
+    OUR_HOLD,
+    World,
+    at,
+    claim_of,
+    device,
+    ended,
+    gated_pod,
+    of_type,
+    pod,
+    pool,
+    running,
+    template,
+)
 
 TAINT = Taint("vendor.example.com/broken", "", "NoSchedule")
 
@@ -46,6 +64,65 @@ def test_free_if_the_claim_is_unallocated_the_node_let_go_and_the_device_is_publ
     found = verdict(released_world())
     assert found.released
     assert not found.exposed
+
+
+def shared_by_name(*reserved_for: str, named: bool = True, **claim: Any) -> World:
+    """All pods use one named claim; `worker-1` has ended, and these have it reserved."""
+    world = running("StatefulSet")
+    users = (PodClaim("device", "shared", named=named),)
+    for one in tuple(world.pods.values()):
+        world.change(one.name, claims=users, node="node-1")
+    gone = world.named("worker-1")
+    world.recorded("worker-1", 1)
+    reserved = tuple(Reservation("", "pods", name, f"p-{name}") for name in reserved_for)
+    held = claim_of(gone, device(1), **({"owner_pod_uid": "", "reserved_for": reserved} | claim))
+    world.claims = {"shared": held}
+    world.pods[gone.uid] = ended(gone)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("reserved_for", "over", "reason"),
+    [
+        (("worker-0", "worker-2"), {}, None),
+        (("worker-0", "worker-1"), {}, NotFree.CLAIM_ALLOCATED),
+        ((), {}, NotFree.CLAIM_ALLOCATED),  # its controller is about to deallocate it
+        (("worker-0",), {"named": False}, NotFree.CLAIM_ALLOCATED),
+        (("worker-0",), {"owner_pod_uid": "p-worker-1"}, NotFree.CLAIM_ALLOCATED),
+    ],
+)
+def test_a_claim_that_siblings_keep_by_name_is_free_once_it_is_not_reserved_for_the_departed(
+    reserved_for: tuple[str, ...], over: dict[str, Any], reason: NotFree | None
+) -> None:
+    found = verdict(shared_by_name(*reserved_for, **over))
+    assert (found.obstacle and found.obstacle.reason) == reason
+
+
+def test_a_claim_that_siblings_keep_by_name_is_taken_over_whatever_became_of_its_device() -> None:
+    world = shared_by_name("worker-0")
+    world.slices = []
+    assert verdict(world).released
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_a_refused_workload_of_a_named_claim_strands_no_pod(kind: str) -> None:
+    world = running(kind, digest=NEW)
+    shared = (PodClaim("device", "shared", named=True),)
+    world.set_workload(template=template(claims=shared))
+    for one in tuple(world.pods.values()):
+        world.change(one.name, claims=shared, node="node-1")
+    reserved = tuple(Reservation("", "pods", p.name, p.uid) for p in world.pods.values())
+    held = claim_of(world.named("worker-1"), device(1), owner_pod_uid="", reserved_for=reserved)
+    world.claims = {"shared": held}
+    gone = world.leave("worker-1")
+    heir = gated_pod("worker-1", kind=kind, claims=shared)
+    world.pods[heir.uid] = heir
+    world.store(world.plan())
+    assert not of_type(world.actions(), OpenGate), "the old pod still uses it"
+    world.pods[gone.uid] = ended(gone)
+    kept = tuple(r for r in reserved if r.uid != gone.uid)
+    world.claims = {"shared": replace(held, reserved_for=kept)}
+    assert [a.pod_uid for a in world.actions() if isinstance(a, OpenGate)] == ["q-worker-1"]
 
 
 def test_free_if_the_claim_is_gone() -> None:
