@@ -3,11 +3,15 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from lab.client import PatchType
 from lab.operator_process import OperatorProcess
 from lab.recorder import Recorded
 from lab.resources import ACCELERATOR_ROLLOUTS, PODS
-from lab.world import BROKEN, GOOD, NEWER, MakeWorld, Shape, condition_of, image_of
+from lab.world import BROKEN, GOOD, NEWER, MakeWorld, Shape, condition_of, gated, image_of
+
+EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 
 
 async def test_a6_a_bad_image_stops_after_one_pod_and_its_revert_heals(
@@ -89,10 +93,12 @@ async def test_a_node_that_is_removed_after_its_pod_has_ended_keeps_nobody_waiti
     world.assert_promises()
 
 
+@EACH
 async def test_a_stranger_takes_the_device_and_nothing_more_goes_down(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
-    world = await make_world(Shape(kind, replicas=2, faults={"teardown_seconds": 1}), devices=(2,))
+    shape = Shape(kind, replicas=2, faults={"teardown_seconds": 1})
+    world = await make_world(shape, devices=(1, 1) if kind == "DaemonSet" else (2,))
     await world.settle_in()
     await world.make_pod("stranger")
     await world.set_image(NEWER)
@@ -133,6 +139,31 @@ async def test_a_forced_deletion_is_unproven_and_costs_the_wait(
     await world.until_reason("DevicesReleased", "ReleaseUnproven")
     await world.until(lambda o: not o["status"].get("replacements"), "the departure to be made good")
     await world.until_ready()
+    world.assert_promises()
+
+
+@pytest.mark.parametrize("hold", ["Never", "Always"])
+@EACH
+async def test_a10_a_template_without_grace_costs_a_wait_for_each_pod(
+    kind: str, hold: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    """A grace of 0 makes a forced deletion of every one: the pod is gone at once, and its containers are not."""
+    lingering = {"teardown_seconds": 0.5, "unprepare_seconds": 0.5}
+    shape = Shape(kind, replicas=2, grace=0, hold=hold, faults=lingering)
+    world = await make_world(shape, devices=(1, 1) if kind == "DaemonSet" else (2,))
+    await world.settle_in(spec={"release": {"unproven": {"extraSeconds": 3}}})
+    met = condition_of(await world.rollout(), "GuardrailsMet")
+    assert met is not None
+    assert "terminationGracePeriodSeconds is 0:" in met["message"]
+    await world.set_image(NEWER)
+    await world.until_reason("DevicesReleased", "ReleaseUnproven")
+    gauge = f'unproven_releases{{name="{world.name}",namespace="{world.namespace}"}} 1.0'
+    assert gauge in await operator.metrics()
+    assert await world.gone() == 1
+    done = await world.until_ready(image=NEWER)
+    assert await world.gone() == 2
+    assert [r["proof"] for r in done["status"]["history"][0]["replacements"]] == ["WaitElapsed"] * 2
+    assert world.most_down() == 1
     world.assert_promises()
 
 
@@ -201,4 +232,36 @@ async def test_a_pod_that_the_kubelet_evicts_does_not_haunt_later_rollouts(
     await world.set_image(NEWER)
     await world.until_ready(seconds=60)
     await world.until(lambda o: o["status"]["updatedReplicas"] == 2, "both pods at the new image")
+    world.assert_promises()
+
+
+@EACH
+async def test_what_an_evicted_pod_held_settles_before_its_successor_opens(
+    kind: str, make_world: MakeWorld, operator: OperatorProcess
+) -> None:
+    """Its claim may be free before anyone looks; a Deployment's stays as an object, so nothing tells of it by going."""
+    world = await make_world(Shape(kind, replicas=1, faults={"unprepare_seconds": 0}), devices=(1,))
+    await world.settle_in(spec={"release": {"settleSeconds": 3}})
+    (victim,) = await world.pods()
+    uid = victim["metadata"]["uid"]
+    world.nodes.node_of(victim).evict(uid)
+    await world.until_replaced(uid)
+    allocated = world.recorder.first(
+        "allocation", kind="ResourceClaim", predicate=lambda c: bool(c.status.get("allocation"))
+    )
+    free = world.recorder.first(
+        "claim free",
+        kind="ResourceClaim",
+        predicate=lambda c: (
+            c.uid == allocated.uid and c.version > allocated.version and not c.status.get("allocation")
+        ),
+    )
+    opened = world.recorder.first(
+        "opening",
+        kind="Pod",
+        predicate=lambda p: p.uid != uid and p.name.startswith("worker") and not gated(p.object),
+    )
+    assert opened.monotonic - free.monotonic > 2.8
+    await world.until(lambda o: not o["status"].get("replacements"), "the departure to be made good")
+    await world.until_ready()
     world.assert_promises()
