@@ -15,6 +15,7 @@ from lab.pages import ROOT
 
 GITOPS: Final = ROOT / "deploy" / "gitops"
 HEALTH: Final = GITOPS / "argocd" / "health.lua"
+ACTIONS: Final = GITOPS / "argocd" / "actions"
 FLUX: Final = GITOPS / "flux" / "llm-inference-worker.yaml"
 
 _LOADED: Final = ("_G", "_VERSION", "table", "package")  # besides functions: what a health script finds
@@ -34,16 +35,28 @@ class Argo:
 
     def health(self, body: Mapping[str, Any]) -> tuple[str, str]:
         """Return health and message."""
+        found = self.run(body)
+        health, message = found["status"], found["message"]
+        assert health in _HEALTHS, f"no health of Argo CD: {health}"
+        return str(health), str(message or "")
+
+    def run(self, body: Mapping[str, Any]) -> Any:
+        """Return what the script returns of the object."""
         lua = lupa.lua51.LuaRuntime(register_eval=False, register_builtins=False)
         known = lua.globals()
         for name in [n for n in known if lupa.lua51.lua_type(known[n]) != "function" and n not in _LOADED]:
             known[name] = None
         lua.execute("getmetatable('').__index = nil")  # ("a"):upper() is the string library, too
         known.obj = lua.table_from(_told(body), recursive=True)
-        found = lua.execute(self._script)
-        health, message = found["status"], found["message"]
-        assert health in _HEALTHS, f"no health of Argo CD: {health}"
-        return str(health), str(message or "")
+        return _read(lua.execute(self._script))
+
+
+def _read(value: Any) -> Any:
+    """Return the value with tables as mappings; those with nothing but numbers as keys are lists."""
+    if lupa.lua51.lua_type(value) != "table":
+        return value
+    known = {key: _read(value[key]) for key in value}
+    return list(known.values()) if known and all(isinstance(key, int) for key in known) else known
 
 
 def _told(value: Any) -> Any:

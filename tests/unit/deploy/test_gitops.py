@@ -5,6 +5,7 @@ that a cluster saw.
 """
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import lupa.lua51
 import pytest
 import yaml
 
+from accelerator_rollout.api.models import RolloutSpec
 from lab.agreement import TABLE, WANTED, Answers, ours, waited
-from lab.gitops import FLUX, GITOPS, HEALTH, Argo, Flux, kustomization
+from lab.gitops import ACTIONS, FLUX, GITOPS, HEALTH, Argo, Flux, kustomization
 from lab.pages import ROOT
 
 CASES = yaml.safe_load((HEALTH.parent / "health_test.yaml").read_text(encoding="utf-8"))["tests"]
 SCRIPT = HEALTH.read_text(encoding="utf-8")
+DISCOVERY = (ACTIONS / "discovery.lua").read_text(encoding="utf-8")
 
 
 def body(case: dict[str, Any]) -> dict[str, Any]:
@@ -44,11 +47,59 @@ def test_each_health_has_a_case(health: str) -> None:
     assert any(case["healthStatus"]["status"] == health for case in CASES)
 
 
-def test_the_config_map_has_the_very_script() -> None:
-    read = yaml.safe_load((GITOPS / "argocd" / "argocd-cm.yaml").read_text(encoding="utf-8"))
-    assert read["data"] == {
-        "resource.customizations.health.accelerator-rollout.dev_AcceleratorRollout": SCRIPT
+def test_the_config_map_has_the_very_scripts() -> None:
+    read = yaml.safe_load((GITOPS / "argocd" / "argocd-cm.yaml").read_text(encoding="utf-8"))["data"]
+    prefix, kind = "resource.customizations", "accelerator-rollout.dev_AcceleratorRollout"
+    assert set(read) == {f"{prefix}.health.{kind}", f"{prefix}.actions.{kind}"}
+    assert read[f"{prefix}.health.{kind}"] == SCRIPT
+    told = yaml.safe_load(read[f"{prefix}.actions.{kind}"])
+    assert told["discovery.lua"] == DISCOVERY
+    scripts = {
+        path.stem: path.read_text(encoding="utf-8") for path in ACTIONS.iterdir() if path.stem != "discovery"
     }
+    assert {one["name"]: one["action.lua"] for one in told["definitions"]} == scripts
+
+
+def allowed(state: dict[str, Any]) -> set[str]:
+    return {name for name, told in Argo(DISCOVERY).run(state).items() if not told["disabled"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("complete", {"pause", "restart"}),
+        ("complete-and-paused", {"resume"}),
+        ("paused", {"resume", "abort"}),
+        ("step-pause", {"pause", "abort", "promote", "promote-all", "restart"}),
+        ("blocked-by-a-budget", {"pause", "abort", "restart"}),
+        ("stalled", {"pause", "abort", "retry", "restart"}),
+        ("new", {"pause", "abort", "restart"}),
+    ],
+)
+def test_argo_cd_offers_what_has_an_effect(name: str, others: set[str]) -> None:
+    (state,) = (one for one, case in zip(BODIES, CASES, strict=True) if Path(case["inputPath"]).stem == name)
+    assert allowed(state) == {"undo"} | others
+
+
+@pytest.mark.parametrize("path", sorted(ACTIONS.glob("*.lua")), ids=lambda path: path.stem)
+def test_what_an_action_of_argo_cd_writes_is_a_valid_spec_that_says_so(path: Path) -> None:
+    if path.stem == "discovery":
+        assert set(Argo.of(path).run(BODIES[0])) == {one.stem for one in ACTIONS.iterdir()} - {"discovery"}
+        return
+    before = BODIES[0]
+    changed = Argo.of(path).run(before)
+    assert changed["metadata"]["name"] == before["metadata"]["name"]
+    written = RolloutSpec.from_raw(changed["spec"])
+    former = RolloutSpec.from_raw(before["spec"])
+    if path.stem in ("pause", "resume"):
+        assert written == former.model_copy(update={"paused": path.stem == "pause"})
+    elif path.stem == "restart":
+        assert written.restarted_at is not None
+        assert abs((written.restarted_at - datetime.now(UTC)).total_seconds()) < 60
+    else:
+        assert written.action is not None
+        assert str(written.action.type).lower() == path.stem.replace("-", "")
+        assert re.fullmatch(r"argocd-\d{10}", written.action.id)
 
 
 def test_a_script_that_needs_more_of_lua_than_argo_cd_loads_fails() -> None:

@@ -1,0 +1,2 @@
+obj.spec.paused = false
+return obj
