@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from lab.agreement import TABLE, compared
+from lab.agreement import TABLE, compared, shape
 from lab.agreement import figures as told
 from lab.gitops import HEALTH, Argo, Flux, kustomization
 from lab.kstatus import ensure_kstatus
@@ -86,5 +86,6 @@ def test_a_mistake_in_the_script_for_argo_cd_is_found(
     script = HEALTH.read_text(encoding="utf-8")
     assert right in script
     mistaken = Argo(script.replace(right, wrong))
-    _, found = compared(recorded, ensure_kstatus(), mistaken, Flux.of(kustomization(), recorded[0]))
+    each = list({shape(state): state for state in recorded}.values())
+    _, found = compared(each, ensure_kstatus(), mistaken, Flux.of(kustomization(), recorded[0]))
     assert found
