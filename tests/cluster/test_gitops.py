@@ -12,12 +12,13 @@ from random import Random
 from typing import Any
 
 import pytest
+import yaml
 
 from accelerator_rollout.api.models import RolloutObject
 from accelerator_rollout.names import API_VERSION, KIND
 from lab.agreement import TABLE, compared, figures, shape
 from lab.client import Object
-from lab.gitops import Argo, Flux, kustomization
+from lab.gitops import HEALTH, Argo, Flux, kustomization
 from lab.kstatus import ensure_kstatus
 from lab.kubeconfig import Connection
 from lab.operator_process import OperatorProcess
@@ -53,6 +54,12 @@ def test_tools_agree_about_one_state_of_each_shape_that_was_recorded(
     assert len({shape(state) for state in states}) == len(states)
     found = agree(states, kstatus, figures, "a recorded state of each shape")
     assert found >= set(TABLE) - {"Unreadable"}
+
+
+def test_tools_agree_about_the_cases_beside_the_script(kstatus: Path, figures: list[str]) -> None:
+    folder = HEALTH.parent / "testdata"
+    states = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.iterdir())]
+    assert agree(states, kstatus, figures, "the cases for Argo CD") == set(TABLE)
 
 
 def of_model(rollout: RolloutObject) -> dict[str, Any]:
