@@ -15,6 +15,7 @@ from accelerator_rollout.observe.store import Store
 from . import objects as o
 
 LAG: Final = 0.2  # seconds
+LATER: Final = 10**9  # a resourceVersion after that of any object that a test of this run has made
 SERVED: Final = [Served(source, source.versions[0]) for source in SOURCES.values()]
 OBJECTS: Final[Mapping[Kind, dict[str, Any]]] = {
     Kind.PODS: o.pod("a"),
@@ -33,7 +34,7 @@ class Cluster(Reader):
         pass
 
     async def pages(self, served: Served, *, metadata_only: bool = False) -> AsyncIterator[Page]:
-        yield Page([OBJECTS[served.kind]] if served.kind in OBJECTS else [], 10_000)
+        yield Page([OBJECTS[served.kind]] if served.kind in OBJECTS else [], LATER)
 
     async def get(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = "") -> Any:
         return next(found for found in OBJECTS.values() if path.endswith("/" + found["metadata"]["name"]))
