@@ -1,11 +1,13 @@
 """What the operator counts: its own registry, conventional names and units, no label for a pod or a device."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, disable_created_metrics
 from prometheus_client.exposition import choose_encoder, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from accelerator_rollout import __version__
 from accelerator_rollout.clock import Clock, utc_now
@@ -95,8 +97,13 @@ class Metrics:
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """Return the exposition and its content type, as the scraper's Accept header asks: OpenMetrics has exemplars."""
+        return self.rendering(accept)()
+
+    def rendering(self, accept: str) -> Callable[[], tuple[bytes, str]]:
+        """Read all series now, and return what writes the exposition of them: by far the longer part, for any thread."""
         encode, content_type = choose_encoder(accept)
-        return encode(self.registry), content_type
+        read = _Read(list(self.registry.collect()))
+        return lambda: (encode(read), content_type)
 
     def called(self, verb: str, resource: str, code: str) -> None:
         """Count an API request."""
@@ -143,6 +150,17 @@ class Metrics:
     def stood_down(self) -> None:
         """Remove the series of all objects: whoever acts now shows them, and what we knew is out of date."""
         self._rollouts.clear()
+
+
+class _Read(Collector):
+    """Series as they were at one moment."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        """Return them."""
+        return self._families
 
 
 def age(since: datetime | None, now: datetime) -> float:
