@@ -799,6 +799,9 @@ class PastReplacement(Part):
     replaced_by: ObjectName = ""
     """Name of its successor."""
 
+    started_at: Time | None = None
+    """When the first of its stages began."""
+
     proof: Proof | None = None
     """What said that the node had let go of the devices."""
 

@@ -59,6 +59,7 @@ def note(history: tuple[PastRollout, ...], done: Replacement, now: datetime) -> 
     past = PastReplacement(
         pod_name=done.pod_name,
         replaced_by=done.replacement_pod_name,
+        started_at=done.stage_times[0].at if done.stage_times else None,
         proof=done.proof,
         killed_after_grace=done.killed_after_grace,
         stages=durations(done, now),

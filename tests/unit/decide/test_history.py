@@ -58,6 +58,14 @@ def test_both_lists_are_bounded_and_keep_the_newest() -> None:
     assert (len(names), names[-1]) == (MAX_HISTORY_REPLACEMENTS, f"worker-{MAX_HISTORY_REPLACEMENTS + 2}")
 
 
+def test_a_replacement_keeps_when_its_first_stage_began() -> None:
+    times = (StageEntry(stage=Stage.TERMINATING, at=at(2)), StageEntry(stage=Stage.RELEASING, at=at(4)))
+    (past,) = note(begin((), "abc", NOW), DONE.model_copy(update={"stage_times": times}), at(9))
+    (kept,) = past.replacements
+    assert kept.started_at == at(2)
+    assert sum(stage.seconds for stage in kept.stages) == 7
+
+
 def test_stage_durations_add_up_to_the_whole() -> None:
     times = tuple(
         StageEntry(stage=s, at=at(t))
