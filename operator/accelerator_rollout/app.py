@@ -39,6 +39,8 @@ from accelerator_rollout.observe.login import configuration_from
 from accelerator_rollout.observe.observer import Observer, ObserverSettings
 from accelerator_rollout.observe.shared_budgets import SharedBudgets
 from accelerator_rollout.observe.store import Store
+from accelerator_rollout.tracing.otlp import sender
+from accelerator_rollout.tracing.telling import AlsoTraced, Traces
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +84,7 @@ class Operator:
             counted=self.metrics.called,
             timeout_seconds=settings.request_timeout_seconds,
         )
+        self.traces = Traces(sender(os.environ), utc_now)
         self.parking = Parking(self.client)
         self.abilities = Abilities(self.client)
         events = Events(self.client, utc_now, platform.node() or "operator")
@@ -101,7 +104,7 @@ class Operator:
             self.queue,
             executor,
             self.reporter,
-            self.metrics,
+            AlsoTraced(self.metrics, self.traces),
             utc_now,
             plan,
             policy_parks=lambda: self.parking.present,
@@ -126,6 +129,7 @@ class Operator:
             self.queue.close()
             await self.client.close()
             await self.election.close()
+            await self.traces.close()
         _log.info("stopped")
 
     async def _until(self, stop: asyncio.Event) -> None:
@@ -159,6 +163,7 @@ class Operator:
                 group.create_task(self.observer.run(asyncio.Event(), on_signal=stop.set), name="observer")
                 group.create_task(self._compete(), name="leadership")
                 group.create_task(self.parking.run(), name="parking")
+                group.create_task(self.traces.run(), name="traces")
                 group.create_task(self.abilities.run(), name="abilities")
         except (ObserveError, UnavailableError) as error:
             raise _start_error(error) from error
@@ -181,6 +186,7 @@ class Operator:
         await self.observer.caught_up()
         _log.info("acting")
         self.loop.restart()
+        self.traces.restart()
         try:
             await self._act()
         finally:
