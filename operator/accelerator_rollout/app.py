@@ -266,6 +266,18 @@ class Operator:
             lambda: float(self.leadership.allows()),
         )
         m.gauges(
+            "shared_budget_in_replacement",
+            "Pods of a shared budget's group that are in replacement, or recorded to be next.",
+            "group",
+            lambda: {group: float(count) for group, count in self.store.shared_use().items()},
+        )
+        m.gauges(
+            "shared_budget_limit",
+            "Pods of a shared budget's group that may be in replacement at once.",
+            "group",
+            lambda: {group: float(limit) for group, limit in self._settings.shared_budget.items()},
+        )
+        m.gauges(
             "watch_up",
             "1 while a watch of the kind stands, else 0.",
             "resource",

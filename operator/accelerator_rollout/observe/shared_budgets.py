@@ -50,6 +50,10 @@ class SharedBudgets:
         )
         return SharedBudget(group, self.limits[group], self.patience_seconds, peers)
 
+    def used(self, active: Callable[[str], Iterable[Rollout]]) -> dict[str, int]:
+        """Return by group how many pods are in replacement, recorded choices among them."""
+        return {group: sum(peer(one).counted for one in active(group)) for group in self.limits}
+
     def awaiting(
         self, old: Rollout | None, new: Rollout | None, active: Callable[[str], Iterable[Rollout]]
     ) -> Iterator[Key]:

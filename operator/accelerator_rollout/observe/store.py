@@ -380,6 +380,10 @@ class Store:
         """Return the budget that `rollout` shares with others, and what they are doing; None if it shares none."""
         return self._shared.budget(rollout, self._active)
 
+    def shared_use(self) -> dict[str, int]:
+        """Return by group of a shared budget how many pods are in replacement."""
+        return self._shared.used(self._active)
+
     def workload(self, topic: WorkloadTopic) -> Workload | None:
         """Return the workload of this name."""
         kind = OF_WORKLOAD.get(WorkloadKind(topic.kind)) if topic.kind in list(WorkloadKind) else None

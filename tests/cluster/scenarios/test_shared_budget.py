@@ -100,8 +100,12 @@ async def test_of_a_group_no_more_are_out_of_service_than_its_budget_and_all_hav
     most = out_of_service(default), out_of_service(critical)
     figures.append(f"{kind}: out of service at once at most: {most[0]} of {DEFAULT}, {most[1]} of {CRITICAL}")
     assert most == (DEFAULT, CRITICAL)  # kept, and used
-    for group in (default, critical):
-        assert_in_turn(group)
+    told = (await budgeted.metrics()).splitlines()
+    for group, limit in (("default", DEFAULT), ("critical", CRITICAL)):
+        assert f'accelerator_rollout_shared_budget_limit{{group="{group}"}} {limit}.0' in told
+        assert f'accelerator_rollout_shared_budget_in_replacement{{group="{group}"}} 0.0' in told
+    for worlds in (default, critical):
+        assert_in_turn(worlds)
     for one in everyone:
         assert len(one.deletions()) == REPLICAS
         one.assert_promises()

@@ -136,3 +136,16 @@ def test_an_object_that_cannot_be_read_is_counted_in_its_group(make: Callable[..
 
 def changed(raw: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
     return raw | {"metadata": raw["metadata"] | {"resourceVersion": o.next_version()}, "status": status}
+
+
+def test_how_far_each_budget_is_used(make: Callable[..., Store]) -> None:
+    store = make(
+        rollout("a", status=entry("Releasing")),
+        rollout("b", status=entry("Selected"), space="other"),
+        rollout("c", status=WAITING),
+        rollout("d", "lpu", entry("Soaking")),
+        lpu=1,
+        default=4,
+        idle=2,
+    )
+    assert store.shared_use() == {"default": 2, "lpu": 1, "idle": 0}
