@@ -277,19 +277,13 @@ class World:
             status = rollout.get("status") or {}
             return bool(is_ready(rollout) and status.get("updatedReplicas") == replicas)
 
-        async with asyncio.timeout(seconds):
-            while True:
+        # Ready may speak of the template as it was, or an old pod's object has yet to go: then pods change once more.
+        async with asyncio.timeout(seconds), aclosing(self.api.follow(PODS, self.namespace)) as changes:
+            async for _ in changes:
                 await self.until(done, f"all pods at {image}", seconds=seconds)
                 pods = await self.pods()
                 if len(pods) == replicas and all(image_of(p) == image for p in pods):
                     return
-                # Ready speaks of the template as it was: the change has not been looked at yet.
-                version = (await self.rollout())["metadata"]["resourceVersion"]
-                await self.until(
-                    lambda o, v=version: o["metadata"]["resourceVersion"] != v,  # type: ignore[misc]
-                    "a look at the changed template",
-                    seconds=seconds,
-                )
 
     async def until_replaced(self, uid: str, *, seconds: float = 30.0) -> None:
         """Await that all pods that are wanted are ready, and the one with this UID is none of them."""

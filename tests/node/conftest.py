@@ -1,16 +1,27 @@
-"""What holds for every test in this folder: it needs a real node, and leaves it well."""
+"""What holds for every test in this folder: it needs a real node, and leaves it well. And worlds for scenarios."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from lab.client import Api
 from lab.controlplane import ControlPlane
+from lab.install import HOLD, RESERVATION, UNDO, Account, install
+from lab.kubeconfig import Connection
+from lab.operator_process import OperatorProcess
 from lab.realnode.enclosure import refusal
 from lab.realnode.node import RealNode
 from lab.realnode.programs import ensure_node_programs
+from lab.realnode.workload import write_images
+from lab.realnode.world import GOOD, NEWER, RealShape, RealWorld, real_world
+
+MakeRealWorld = Callable[..., Awaitable[RealWorld]]
 
 _HERE = Path(__file__).parent
+_FIGURES = pytest.StashKey[list[str]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,12 +41,27 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         ensure_node_programs(reporter.write_line if reporter else None)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The figures come last."""
+    for line in config.stash.get(_FIGURES, []):
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def figures(pytestconfig: pytest.Config) -> list[str]:
+    """Lines to tell at the very end."""
+    return pytestconfig.stash.setdefault(_FIGURES, [])
+
+
 @pytest.fixture(scope="session")
-def node(control_plane: ControlPlane) -> Iterator[RealNode]:
-    """The node that all tests of the session share. A test that breaks it mends it."""
+def node(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
+    """The node that all tests of the session share, with the images of the workload. A test that breaks it mends it."""
     if (reason := refusal()) is not None:
         pytest.skip(reason)
     with RealNode(control_plane) as started:
+        archive = tmp_path_factory.mktemp("images") / "workload.tar"
+        write_images(started.programs.busybox, archive, (GOOD, NEWER))
+        started.import_image(archive)
         yield started
 
 
@@ -45,3 +71,41 @@ def _node_stays_well(node: RealNode) -> Iterator[None]:
     yield
     node.check()
     node.control_plane.check()
+
+
+@pytest.fixture(scope="session")
+def account(cluster: Connection) -> Account:
+    """The operator's ServiceAccount, with what a user installs around it."""
+
+    async def put() -> Account:
+        async with Api(cluster) as admin:
+            return await install(admin, HOLD, RESERVATION, UNDO)
+
+    return asyncio.run(put())
+
+
+@pytest.fixture
+async def operator(
+    account: Account, admin: Api, namespace: str, tmp_path: Path
+) -> AsyncIterator[OperatorProcess]:
+    """An operator process that handles this test's namespace only."""
+    arguments = (f"--namespaces={namespace}", "--log-format=text")
+    process = await OperatorProcess.under(account, admin, tmp_path, arguments=arguments)
+    async with process:
+        yield process
+
+
+@pytest.fixture
+async def make_world(
+    admin: Api, account: Account, node: RealNode, namespace: str, tmp_path: Path
+) -> AsyncIterator[MakeRealWorld]:
+    """Makes the world of a test: a driver with so many devices, and a workload of this shape (not yet created)."""
+    del account  # installed
+    async with AsyncExitStack() as stack:
+
+        async def make(shape: RealShape, *, devices: int) -> RealWorld:
+            return await stack.enter_async_context(
+                real_world(admin, node, namespace, tmp_path, shape, devices=devices)
+            )
+
+        yield make

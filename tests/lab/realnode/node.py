@@ -19,10 +19,10 @@ from lab.kubeconfig import Connection
 from lab.ports import free_ports
 from lab.processes import Component
 from lab.realnode import cgroups
+from lab.realnode.archive import Image, write_archive
 from lab.realnode.enclosure import Enclosed, Enclosure, NodeError
-from lab.realnode.image import write_pause
 from lab.realnode.programs import NodePrograms, ensure_node_programs
-from lab.realnode.settings import Places, write_containerd, write_kubelet
+from lab.realnode.settings import PAUSE, Places, write_containerd, write_kubelet
 from lab.resources import NODES
 from lab.runs import RunFolder
 from lab.toolchain import Report, find_kubectl, report_to_stderr
@@ -168,7 +168,11 @@ class RealNode:
 
     def _import_pause(self) -> None:
         archive = self.folder / "pause.tar"
-        write_pause(self.programs.busybox, archive)
+        # The first process of its namespace gets no signal that it does not handle.
+        script = "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait $!; done"
+        entry = ("/bin/busybox", "sh", "-c", script)
+        files = {"bin/busybox": self.programs.busybox.read_bytes()}
+        write_archive(archive, Image((PAUSE,), entry, files, {"bin/sleep": "busybox"}))
         self.import_image(archive)
 
     # Facts

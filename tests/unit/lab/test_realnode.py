@@ -1,15 +1,12 @@
 """What a real node needs before anything of it runs: programs, images, control groups, short paths."""
 
 import hashlib
-import json
 import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from lab.realnode import cgroups
-from lab.realnode.image import write_image
 from lab.realnode.programs import debian, kubelet_recipe
 from lab.toolchain import Program, Recipe, ToolchainError, control_plane_recipe
 
@@ -27,22 +24,6 @@ def test_build_tags_are_part_of_a_builds_name_and_none_of_them_changes_nothing(t
     assert plain.key("go1").endswith(digest[:12])
     tagged = Recipe("tiny", tmp_path, plain.programs, tags=("no_btrfs",))
     assert tagged.key("go1") != plain.key("go1")
-
-
-def test_an_image_names_its_layer_by_its_content(tmp_path: Path) -> None:
-    archive = tmp_path / "image.tar"
-    write_image(archive, "example.com/x:1", {"bin/x": b"x"}, ["/bin/x"], links={"bin/sh": "x"})
-    with tarfile.open(archive) as tar:
-        (manifest,) = json.load(tar.extractfile("manifest.json") or pytest.fail("no manifest"))
-        layer = (tar.extractfile("layer.tar") or pytest.fail("no layer")).read()
-        config = json.load(tar.extractfile(manifest["Config"]) or pytest.fail("no config"))
-    assert manifest["RepoTags"] == ["example.com/x:1"]
-    assert config["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(layer).hexdigest()}"]
-    (tmp_path / "layer.tar").write_bytes(layer)
-    with tarfile.open(tmp_path / "layer.tar") as tar:
-        assert tar.getmember("bin/x").mode == 0o755
-        assert tar.getmember("bin/sh").linkname == "x"
-        assert tar.getmember("bin").isdir()
 
 
 def test_only_the_control_groups_of_the_nodes_own_containers_go(tmp_path: Path) -> None:
