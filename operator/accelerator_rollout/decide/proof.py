@@ -2,8 +2,9 @@
 
 A graceful end proves it: the kubelet calls NodeUnprepareResources after all containers stopped and before it writes the
 terminal phase [kubelet.SyncTerminatingPod]. A pod that was never bound had nothing prepared. A changed boot ID means
-that no process of the old boot lives. Everything else is unproven and costs a wait: after a forced deletion the kubelet
-still gives the containers the grace period of the spec, and looks for leftovers every 60 s.
+that no process of the old boot lives. Everything else is unproven and costs a wait: after a forced deletion a kubelet that
+saw it gives the containers two seconds, one that finds the pod gone without having seen it still gives them the grace period
+of the spec [pod_workers.calculateEffectiveGracePeriod], and both look for leftovers every 60 s.
 """
 
 from dataclasses import dataclass
