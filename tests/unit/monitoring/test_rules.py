@@ -130,6 +130,19 @@ def test_it_fires_once_its_fault_lasts(alert: str, tmp_path: Path) -> None:
     assert not firing(tmp_path, alert, fault, minutes - 1)
 
 
+def test_the_time_of_a_long_hold_goes_on_while_another_process_takes_over(tmp_path: Path) -> None:
+    def led(name: str) -> list[dict[str, str]]:
+        labels = f"{name}{{{ME},instance="
+        return [
+            {"series": f'{labels}"a"}}', "values": "1x60 stale"},
+            {"series": f'{labels}"b"}}', "values": "_x65 1x300"},
+        ]
+
+    series = led(UNPROVEN) + led(HELD.partition("{")[0])
+    assert firing(tmp_path, "AcceleratorRolloutHoldLong", series, 125)
+    assert not firing(tmp_path, "AcceleratorRolloutHoldLong", series, 115)
+
+
 @pytest.mark.parametrize("alert", sorted(ALERTS))
 def test_it_stays_quiet_while_all_is_well(alert: str, tmp_path: Path) -> None:
     _, well, minutes = CASES[alert.removeprefix("AcceleratorRollout")]
