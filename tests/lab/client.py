@@ -546,8 +546,25 @@ class Api:
                 await self.wait_for(
                     CUSTOM_RESOURCE_DEFINITIONS, name, lambda crd: has_condition(crd, "Established")
                 )
+                await self._until_served(body)
             applied.append(done)
         return applied
+
+    async def _until_served(self, definition: Object) -> None:
+        """Return once the API server shows and serves a new kind: it says "Established" a moment before."""
+        spec = definition["spec"]
+        async with asyncio.timeout(30):
+            for version in (v["name"] for v in spec["versions"] if v["served"]):
+                kind = {"apiVersion": f"{spec['group']}/{version}", "kind": spec["names"]["kind"]}
+                while True:
+                    try:
+                        await self.list(await self.resource_of(kind))
+                    except ApiError as error:
+                        if error.status not in (404, 429):  # neither shown nor ready to be read yet
+                            raise
+                        await asyncio.sleep(0.05)
+                    else:
+                        break
 
     @property
     def _open(self) -> aiohttp.ClientSession:

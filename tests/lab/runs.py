@@ -92,7 +92,9 @@ class RunFolder:
             (self.path / _STATE).unlink(missing_ok=True)
             (self.path / _KEPT).touch()
         else:
-            shutil.rmtree(self.path, ignore_errors=True)
+            # Whoever lists the runs meanwhile must not find half a folder.
+            with _registry(self.path.parent):
+                shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
 
 
