@@ -3,47 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from lab.client import Object, PatchType
-from lab.nodes import StartFailure, annotations_of
-from lab.nodes.node import SimulatedNode
+from cluster.scenarios.successors import EACH, make, until_stalled, until_told
+from lab.client import PatchType
+from lab.nodes import annotations_of
 from lab.operator_process import OperatorProcess
 from lab.prometheus import Prometheus
 from lab.resources import EVENTS, PODS
-from lab.world import BROKEN, GOOD, NEWER, MakeWorld, Shape, World, condition_of
+from lab.world import BROKEN, GOOD, NEWER, MakeWorld, World, condition_of
 
 SLOW = "example.com/llm:slow"  # ready after 5 s
 FULL = "example.com/llm:memory"  # ends twice for lack of device memory, then stays up
-EACH = pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
-STAGE_LATE = {"prepareTimeoutSeconds": 4, "readyTimeoutSeconds": 4}
-
-
-async def make(make_world: MakeWorld, kind: str, replicas: int, **over: Any) -> World:
-    """A world whose pods have a node each, if of a DaemonSet."""
-    devices = (1,) * replicas if kind == "DaemonSet" else (replicas,)
-    return await make_world(Shape(kind, replicas=replicas, **over), devices=devices)
-
-
-async def until_told(world: World, reason: str, words: str = "") -> Object:
-    """Await that a replacement in flight has this reason, with these words in its message."""
-
-    def there(rollout: Object) -> bool:
-        listed = (rollout.get("status") or {}).get("replacements") or []
-        return any(r.get("reason") == reason and words in r.get("message", "") for r in listed)
-
-    return await world.until(there, f"a replacement with reason {reason}", seconds=40)
-
-
-async def until_stalled(world: World, *reasons: str) -> str:
-    """Await that Stalled has one of these reasons; return its message."""
-
-    def there(rollout: Object) -> bool:
-        return (condition_of(rollout, "Stalled") or {}).get("reason") in reasons
-
-    found = condition_of(await world.until(there, f"Stalled: {' or '.join(reasons)}", seconds=40), "Stalled")
-    assert found is not None
-    return str(found["message"])
 
 
 def stalls(world: World) -> list[dict[str, Any]]:
@@ -104,25 +73,6 @@ async def test_a_successor_that_lacks_device_memory_twice_is_told_of_and_not_fai
 
 
 @EACH
-async def test_a_node_that_reboots_in_mid_rollout_and_starts_no_container(
-    kind: str, make_world: MakeWorld, operator: OperatorProcess
-) -> None:
-    """The failure policy is the default, Pause."""
-    world = await make(make_world, kind, 2, faults={"ready_seconds": 2.5})
-    await world.settle_in(spec={"health": STAGE_LATE})
-    node = await rebooted(world)
-    said = await until_stalled(world, "PrepareTimeout", "ReadyTimeout")
-    assert node.name in said
-    assert "CreateContainerError" in said
-    assert await world.gone() == 1, "nothing more is replaced"
-    await node.set_faults(start_failure=None)
-    await world.until_ready(image=NEWER, seconds=90)
-    assert await world.gone() == 2
-    assert condition_of(await world.rollout(), "Stalled") is None
-    world.assert_promises()
-
-
-@EACH
 async def test_what_keeps_a_successor_from_running_is_told_apart_long_before_a_deadline(
     kind: str, make_world: MakeWorld, operator: OperatorProcess
 ) -> None:
@@ -141,60 +91,6 @@ async def test_what_keeps_a_successor_from_running_is_told_apart_long_before_a_d
     told = [e["reason"] for e in (await world.api.list(EVENTS, world.namespace)).items]
     assert {reason for reason, _ in reasons.values()} <= set(told)
     assert not stalls(world)
-    world.assert_promises()
-
-
-async def rebooted(world: World) -> SimulatedNode:
-    """In mid-rollout the node of the successor reboots, and creates no container any more; return it."""
-    await world.set_image(NEWER)
-    found = await world.until_stage("WarmingUp")
-    (entry,) = [r for r in found["status"]["replacements"] if r["stage"] == "WarmingUp"]
-    node = world.nodes.node(entry["nodeName"])
-    await node.set_faults(start_failure=StartFailure.CREATE)
-    await node.reboot()
-    await until_told(world, "CreateContainerError", "cannot be created")
-    return node
-
-
-@EACH
-async def test_a_failure_after_a_reboot_aborts_where_that_is_the_policy(
-    kind: str, make_world: MakeWorld, operator: OperatorProcess
-) -> None:
-    world = await make(make_world, kind, 2, faults={"ready_seconds": 2.5})
-    await world.settle_in(spec={"health": STAGE_LATE, "failurePolicy": "Abort"})
-    node = await rebooted(world)
-    halted = await world.until(lambda o: "halt" in o["status"], "the halt", seconds=40)
-    assert halted["status"]["halt"]["reason"] in ("PrepareTimeout", "ReadyTimeout")
-    await node.set_faults(start_failure=None)
-    stalled = await world.until(
-        lambda o: not o["status"].get("replacements"), "the pod in flight to recover", seconds=60
-    )
-    assert "halt" in stalled["status"]
-    assert await world.gone() == 1, "no further pod of this revision"
-    await world.change_rollout({"action": {"type": "Retry", "id": "healed"}})
-    await world.until_ready(image=NEWER, seconds=90)
-    assert await world.gone() == 2
-    world.assert_promises()
-
-
-@EACH
-async def test_a_failure_after_a_reboot_is_undone_where_that_is_the_policy(
-    kind: str, make_world: MakeWorld, operator: OperatorProcess
-) -> None:
-    world = await make(make_world, kind, 2, faults={"ready_seconds": 2.5})
-    await world.settle_in(spec={"health": STAGE_LATE, "failurePolicy": "Undo"})
-    node = await rebooted(world)
-    template = await world.api.wait_for(
-        world.workload,
-        world.name,
-        lambda o: o["spec"]["template"]["spec"]["containers"][0]["image"] == GOOD,
-        world.namespace,
-        timeout=40,
-    )
-    assert template["metadata"]["generation"] > 1
-    await node.set_faults(start_failure=None)
-    await world.until_ready(image=GOOD, seconds=90)
-    assert await world.gone() == 2, "one of each revision"
     world.assert_promises()
 
 
@@ -244,62 +140,3 @@ async def test_a_check_that_is_not_true_keeps_the_next_pod(
         ]
         assert "Soaking" in stages
         world.assert_promises()
-
-
-@EACH
-async def test_a_pod_whose_grace_is_too_short_is_told_of(
-    kind: str, make_world: MakeWorld, operator: OperatorProcess
-) -> None:
-    world = await make(make_world, kind, 1, grace=3, faults={"teardown_seconds": 60})
-    await world.settle_in()
-    met = condition_of(await world.rollout(), "GuardrailsMet")
-    assert met is not None
-    assert "terminationGracePeriodSeconds is 3:" in met["message"], "told before anything is lost"
-    await world.set_image(NEWER)
-    await world.until_ready(image=NEWER)
-    (gone,) = world.deletions()
-    ended = world.recorder.first(
-        "the end", kind="Pod", predicate=lambda p: p.uid == gone.uid and p.status.get("phase") == "Failed"
-    )
-    assert ended.monotonic - gone.monotonic > 2.8, "nobody shortens the grace that it has"
-    (past,) = last_status(world)["history"][0]["replacements"]
-    assert past["killedAfterGrace"] is True
-    assert past["proof"] == "KubeletTerminalPhase"
-    told = [
-        e for e in (await world.api.list(EVENTS, world.namespace)).items if e["reason"] == "KilledAfterGrace"
-    ]
-    assert len(told) == 1
-    world.assert_promises()
-
-
-@EACH
-async def test_a_drain_by_somebody_else_that_outlasts_the_grace_ends_by_sigkill_and_is_told(
-    kind: str, make_world: MakeWorld, operator: OperatorProcess
-) -> None:
-    """Scaled down: flushing takes 60 s and the grace period is 3 s, where the reports had 120 s and 30 s."""
-    world = await make(make_world, kind, 1, grace=3, faults={"teardown_seconds": 60})
-    await world.settle_in()
-    (old,) = await world.pods()
-    name, uid = old["metadata"]["name"], old["metadata"]["uid"]
-    await world.api.evict(name, world.namespace)
-    ended = await world.recorder.until(
-        lambda one: one.uid == uid and one.status.get("phase") == "Failed", what="the end", timeout=20
-    )
-    (container,) = ended.status["containerStatuses"]
-    assert container["state"]["terminated"]["exitCode"] == 137
-    await world.until_replaced(uid)
-    await world.until_ready()
-    entries = [
-        entry
-        for status in world.recorder.statuses(world.name, namespace=world.namespace)
-        for entry in status.get("replacements") or []
-        if entry["podUID"] == uid
-    ]
-    assert {e["cause"] for e in entries} == {"Departure"}
-    assert entries[-1]["killedAfterGrace"] is True
-    (told,) = [
-        e for e in (await world.api.list(EVENTS, world.namespace)).items if e["reason"] == "KilledAfterGrace"
-    ]
-    assert f"pod {name} did not end within its grace period (3 s)" in told["message"]
-    assert await world.gone() == 1
-    world.assert_promises()
