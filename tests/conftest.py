@@ -1,5 +1,6 @@
 """Fixtures for every test that wants a real Kubernetes: one control plane a session, one namespace a test."""
 
+import asyncio
 import os
 import secrets
 import signal
@@ -13,8 +14,10 @@ from hypothesis import settings
 
 from lab.client import Api
 from lab.controlplane import ControlPlane, Settings
+from lab.install import HOLD, RESERVATION, UNDO, Account, install
 from lab.kubeconfig import Connection
 from lab.namespaces import make_namespace, remove_namespace
+from lab.operator_process import OperatorProcess
 from lab.toolchain import ensure_control_plane
 
 _CONTEXT_OPTION = "--kube-context"
@@ -101,3 +104,25 @@ async def namespace(admin: Api) -> AsyncIterator[str]:
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="session")
+def account(cluster: Connection) -> Account:
+    """The operator's ServiceAccount, with what a user installs around it."""
+
+    async def put() -> Account:
+        async with Api(cluster) as admin:
+            return await install(admin, HOLD, RESERVATION, UNDO)
+
+    return asyncio.run(put())
+
+
+@pytest.fixture
+async def operator(
+    account: Account, admin: Api, namespace: str, tmp_path: Path
+) -> AsyncIterator[OperatorProcess]:
+    """An operator process that handles this test's namespace only."""
+    arguments = (f"--namespaces={namespace}", "--log-format=text")
+    process = await OperatorProcess.under(account, admin, tmp_path, arguments=arguments)
+    async with process:
+        yield process

@@ -1,6 +1,5 @@
 """What holds for every test in this folder: it needs the control plane, and leaves it well. And worlds for scenarios."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -9,11 +8,9 @@ import pytest
 
 from lab.client import Api
 from lab.controlplane import ControlPlane
-from lab.install import HOLD, RESERVATION, UNDO, Account, install
-from lab.kubeconfig import Connection
+from lab.install import Account
 from lab.ledger import Ledger
 from lab.nodes import SimulatedNodes
-from lab.operator_process import OperatorProcess
 from lab.recorder import Recorder
 from lab.world import GROUP_LABEL, MakeWorld, Shape, World
 
@@ -49,28 +46,6 @@ def _control_plane_stays_well(request: pytest.FixtureRequest) -> Iterator[None]:
     control_plane: ControlPlane = request.getfixturevalue("control_plane")
     yield
     control_plane.check()
-
-
-@pytest.fixture(scope="session")
-def account(cluster: Connection) -> Account:
-    """The operator's ServiceAccount, with what a user installs around it."""
-
-    async def put() -> Account:
-        async with Api(cluster) as admin:
-            return await install(admin, HOLD, RESERVATION, UNDO)
-
-    return asyncio.run(put())
-
-
-@pytest.fixture
-async def operator(
-    account: Account, admin: Api, namespace: str, tmp_path: Path
-) -> AsyncIterator[OperatorProcess]:
-    """An operator process that handles this test's namespace only."""
-    arguments = (f"--namespaces={namespace}", "--log-format=text")
-    process = await OperatorProcess.under(account, admin, tmp_path, arguments=arguments)
-    async with process:
-        yield process
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """The command line of the test bed: `python -m lab up | down | status | env | build | nodes`."""
 
 import argparse
-import os
 import shlex
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -13,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from lab import runs
+from lab import detached, runs
 from lab.controlplane import ControlPlane, ControlPlaneError, Settings
 from lab.toolchain import ToolchainError, cache_folder, ensure_control_plane, find_kubectl
 
@@ -114,30 +112,19 @@ def _up(options: argparse.Namespace) -> int:
 
 def _up_detached(options: argparse.Namespace) -> int:
     ensure_control_plane()  # here, where somebody sees the progress
+    arguments = ["lab", "up", f"--name={options.name}"]
+    arguments += ["--keep"] * options.keep + ["--audit"] * options.audit
+    arguments += [f"--runtime-config={entry}" for entry in options.runtime_config]
+    arguments += [f"--controller-manager-arg={entry}" for entry in options.controller_manager_arg]
     log = _detached_log(options.name)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "lab", "up", f"--name={options.name}"]
-    command += ["--keep"] * options.keep + ["--audit"] * options.audit
-    command += [f"--runtime-config={entry}" for entry in options.runtime_config]
-    command += [f"--controller-manager-arg={entry}" for entry in options.controller_manager_arg]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        )
-    deadline = time.monotonic() + _START_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        run = runs.find(options.name)
-        if run is not None and run.is_ready and run.owner == process.pid:
-            _say(f"Kubernetes is up: {run.state['server']}")
-            _say_how_to_reach(Path(run.state["kubeconfig"]))
-            _say(f"`python -m lab down --name {options.name}` ends it.")
-            process.returncode = 0  # it outlives us on purpose: no warning about that
-            return 0
-        time.sleep(0.1)
-    if process.poll() is None:
-        process.terminate()
-        process.wait()
-    return _fail(f"the control plane did not come up:\n{log.read_text().strip()}")
+    try:
+        run = detached.start(arguments, log, lambda: runs.find(options.name), _START_SECONDS)
+    except detached.NotStartedError as error:
+        return _fail(f"the control plane did not come up:\n{error}")
+    _say(f"Kubernetes is up: {run.state['server']}")
+    _say_how_to_reach(Path(run.state["kubeconfig"]))
+    _say(f"`python -m lab down --name {options.name}` ends it.")
+    return 0
 
 
 def _down(name: str) -> int:
@@ -145,14 +132,8 @@ def _down(name: str) -> int:
     if run is None:
         return _fail(f"no control plane named {name!r}; `python -m lab status` lists them")
     if run.owner is not None:
-        os.kill(run.owner, signal.SIGTERM)
-        deadline = time.monotonic() + _STOP_SECONDS
-        while (found := runs.find(name)) is not None and found.owner == run.owner:
-            if time.monotonic() > deadline:
-                return _fail(
-                    f"process {run.owner} has not ended control plane {name!r} in {_STOP_SECONDS:g} s"
-                )
-            time.sleep(0.05)
+        if not detached.end(run.owner, lambda: runs.find(name), _STOP_SECONDS):
+            return _fail(f"process {run.owner} has not ended control plane {name!r} in {_STOP_SECONDS:g} s")
         _detached_log(name).unlink(missing_ok=True)
         _say(f"Control plane {name!r} has ended.")
         return 0

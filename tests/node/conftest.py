@@ -1,6 +1,5 @@
 """What holds for every test in this folder: it needs a real node, and leaves it well. And worlds for scenarios."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -9,9 +8,7 @@ import pytest
 
 from lab.client import Api
 from lab.controlplane import ControlPlane
-from lab.install import HOLD, RESERVATION, UNDO, Account, install
-from lab.kubeconfig import Connection
-from lab.operator_process import OperatorProcess
+from lab.install import Account
 from lab.realnode.enclosure import refusal
 from lab.realnode.node import RealNode
 from lab.realnode.programs import ensure_node_programs
@@ -71,28 +68,6 @@ def _node_stays_well(node: RealNode) -> Iterator[None]:
     yield
     node.check()
     node.control_plane.check()
-
-
-@pytest.fixture(scope="session")
-def account(cluster: Connection) -> Account:
-    """The operator's ServiceAccount, with what a user installs around it."""
-
-    async def put() -> Account:
-        async with Api(cluster) as admin:
-            return await install(admin, HOLD, RESERVATION, UNDO)
-
-    return asyncio.run(put())
-
-
-@pytest.fixture
-async def operator(
-    account: Account, admin: Api, namespace: str, tmp_path: Path
-) -> AsyncIterator[OperatorProcess]:
-    """An operator process that handles this test's namespace only."""
-    arguments = (f"--namespaces={namespace}", "--log-format=text")
-    process = await OperatorProcess.under(account, admin, tmp_path, arguments=arguments)
-    async with process:
-        yield process
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from accelerator_rollout.decide.appraisal import Appraisal
 from accelerator_rollout.decide.conditions import Late
 from accelerator_rollout.decide.disruption import Blocked, Step
 from accelerator_rollout.decide.health import unhealthy
-from accelerator_rollout.decide.reasons import NotFree, Overdue, Trouble, Waiting
+from accelerator_rollout.decide.reasons import SINCE_RELEASED, NotFree, Overdue, Trouble, Waiting
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.decide.stages import Standing
 from accelerator_rollout.records import PodRecord
@@ -35,25 +35,13 @@ _ADVICE: Final = {
     Overdue.READY: "See its log and its probes. A model that loads for longer needs a greater health.readyTimeoutSeconds",
 }
 # What is in the way, where the message on it says no next step by itself.
-_WITHOUT_ADVICE: Final = frozenset(
-    (
-        NotFree.CLAIM_ALLOCATED,
-        NotFree.DRIVER_UNAVAILABLE,
-        NotFree.DEVICE_TAKEN,
-        NotFree.POOL_MISSING,
-        NotFree.POOL_INCOMPLETE,
-        NotFree.POOL_CONTRADICTORY,
-        NotFree.DEVICE_MISSING,
-        NotFree.DEVICE_TAINTED,
-        NotFree.DEVICE_UNREACHABLE,
-        NotFree.DOUBLE_ALLOCATION,
-        NotFree.PARTITION_HELD,
-        NotFree.CAPACITY_HELD,
-        NotFree.CHECK_FAILED,
-        Trouble.IMAGE_ERROR,
-        Trouble.CREATE_CONTAINER_ERROR,
-    )
-)
+_WITHOUT_ADVICE: Final = SINCE_RELEASED | {
+    NotFree.CLAIM_ALLOCATED,
+    NotFree.DRIVER_UNAVAILABLE,
+    NotFree.CHECK_FAILED,
+    Trouble.IMAGE_ERROR,
+    Trouble.CREATE_CONTAINER_ERROR,
+}
 
 
 @dataclass(frozen=True, slots=True)

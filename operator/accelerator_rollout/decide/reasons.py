@@ -1,6 +1,7 @@
 """Every reason a condition or a replacement can carry: one word per cause, so that programs can tell causes apart."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class NotFree(StrEnum):
@@ -28,6 +29,23 @@ class NotFree(StrEnum):
     CHECKS_RUNNING = "ChecksRunning"  # released, and spec.release.checks are being asked
     CHECK_FAILED = "CheckFailed"
     SETTLING = "DevicesSettling"  # free, and to be left alone for spec.release.settleSeconds
+
+
+# What may become of a device that was let go: a matter for whoever wants it next, and for nobody else.
+SINCE_RELEASED: Final = frozenset(
+    (
+        NotFree.DEVICE_TAKEN,
+        NotFree.POOL_MISSING,
+        NotFree.POOL_INCOMPLETE,
+        NotFree.POOL_CONTRADICTORY,
+        NotFree.DEVICE_MISSING,
+        NotFree.DEVICE_TAINTED,
+        NotFree.DEVICE_UNREACHABLE,
+        NotFree.DOUBLE_ALLOCATION,
+        NotFree.PARTITION_HELD,
+        NotFree.CAPACITY_HELD,
+    )
+)
 
 
 class Refusal(StrEnum):

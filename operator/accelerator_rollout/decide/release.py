@@ -22,26 +22,9 @@ from accelerator_rollout.decide.checks import checking
 from accelerator_rollout.decide.holds import kept
 from accelerator_rollout.decide.named import taken_over
 from accelerator_rollout.decide.proof import ProofState, find_proof
-from accelerator_rollout.decide.reasons import NotFree
+from accelerator_rollout.decide.reasons import SINCE_RELEASED, NotFree
 from accelerator_rollout.decide.snapshot import Snapshot
 from accelerator_rollout.records import ClaimRecord, Device, DeviceRequest, PodRecord
-
-# What may become of a device that was let go: a matter for whoever wants it next, and for nobody else.
-_SINCE_THEN: Final = frozenset(
-    (
-        NotFree.DEVICE_TAKEN,
-        NotFree.POOL_MISSING,
-        NotFree.POOL_INCOMPLETE,
-        NotFree.POOL_CONTRADICTORY,
-        NotFree.DEVICE_MISSING,
-        NotFree.DEVICE_TAINTED,
-        NotFree.DEVICE_UNREACHABLE,
-        NotFree.DOUBLE_ALLOCATION,
-        NotFree.PARTITION_HELD,
-        NotFree.CAPACITY_HELD,
-    )
-)
-
 
 _LEAST_SLACK: Final = 30  # seconds beyond its grace period before a pod counts as stuck
 _PARTS: Final = 5  # of spec.release.timeoutSeconds
@@ -68,7 +51,7 @@ class Verdict:
     @property
     def let_go(self) -> bool:
         """Whether the departed pod itself holds nothing any more, whatever became of the devices since."""
-        return self.proof is not None and (self.obstacle is None or self.obstacle.reason in _SINCE_THEN)
+        return self.proof is not None and (self.obstacle is None or self.obstacle.reason in SINCE_RELEASED)
 
 
 def last_known(snapshot: Snapshot, pod_uid: str) -> PodRecord | None:

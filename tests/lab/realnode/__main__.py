@@ -1,10 +1,8 @@
 """The command line of a real node: `python -m lab.realnode up | down | status | build`."""
 
 import argparse
-import os
 import shlex
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -13,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from lab import runs
+from lab import detached, runs
 from lab.controlplane import ControlPlane, ControlPlaneError
 from lab.realnode.enclosure import NodeError, refusal
 from lab.realnode.node import RealNode, nodes_folder, sweep
@@ -84,27 +82,17 @@ def _up(name: str, detach: bool, keep: bool) -> int:
 def _up_detached(name: str, keep: bool) -> int:
     ensure_control_plane()  # here, where somebody sees the progress
     ensure_node_programs()
-    log = _detached_log(name)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "lab.realnode", "up", f"--name={name}", *["--keep"] * keep]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+    arguments = ["lab.realnode", "up", f"--name={name}", *["--keep"] * keep]
+    try:
+        run = detached.start(
+            arguments, _detached_log(name), lambda: runs.find(name, nodes_folder()), _START_SECONDS
         )
-    deadline = time.monotonic() + _START_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        run = runs.find(name, nodes_folder())
-        if run is not None and run.is_ready and run.owner == process.pid:
-            _say(f"Node {run.state['node']} is Ready; its logs: {run.state['logs']}")
-            _say_how_to_reach(Path(run.state["kubeconfig"]))
-            _say(f"`python -m lab.realnode down --name {name}` ends it.")
-            process.returncode = 0  # it outlives us on purpose: no warning about that
-            return 0
-        time.sleep(0.1)
-    if process.poll() is None:
-        process.terminate()
-        process.wait()
-    return _fail(f"the node did not come up:\n{log.read_text().strip()}")
+    except detached.NotStartedError as error:
+        return _fail(f"the node did not come up:\n{error}")
+    _say(f"Node {run.state['node']} is Ready; its logs: {run.state['logs']}")
+    _say_how_to_reach(Path(run.state["kubeconfig"]))
+    _say(f"`python -m lab.realnode down --name {name}` ends it.")
+    return 0
 
 
 def _down(name: str) -> int:
@@ -112,12 +100,8 @@ def _down(name: str) -> int:
     if run is None:
         return _fail(f"no node named {name!r}; `python -m lab.realnode status` lists them")
     if run.owner is not None:
-        os.kill(run.owner, signal.SIGTERM)
-        deadline = time.monotonic() + _STOP_SECONDS
-        while (found := runs.find(name, nodes_folder())) is not None and found.owner == run.owner:
-            if time.monotonic() > deadline:
-                return _fail(f"process {run.owner} has not ended node {name!r} in {_STOP_SECONDS:g} s")
-            time.sleep(0.05)
+        if not detached.end(run.owner, lambda: runs.find(name, nodes_folder()), _STOP_SECONDS):
+            return _fail(f"process {run.owner} has not ended node {name!r} in {_STOP_SECONDS:g} s")
         _detached_log(name).unlink(missing_ok=True)
         _say(f"Node {name!r} and its control plane have ended.")
     sweep()
