@@ -228,11 +228,14 @@ async def test_a_driver_that_goes_while_a_pod_ends(
 async def test_a_driver_that_goes_after_the_release(
     make_world: MakeRealWorld, operator: OperatorProcess, figures: list[str]
 ) -> None:
+    """In the middle of preparing the device for the successor."""
     world = await make_world(RealShape(replicas=2), devices=2)
     await world.settle_in()
+    world.devices.order(prepare_seconds=30)
     await world.set_image(NEWER)
-    await world.until_stage("Releasing", "Settling", "Gated", "Scheduling", "Preparing")
+    await world.until_stage("Preparing")
     world.devices.kill()
+    world.devices.order()
     await asyncio.sleep(5)
     assert len(world.deletions()) == 1
     world.devices.start()
