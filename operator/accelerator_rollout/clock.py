@@ -20,3 +20,8 @@ def utc_now() -> datetime:
 def steady_seconds() -> float:
     """Return seconds of a clock that nobody sets: for how long something took, and never when it was."""
     return time.clock_gettime(_STEADY)
+
+
+def micro_time(moment: datetime) -> str:
+    """Return a UTC time as the API's MicroTime, which Events and Leases have."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

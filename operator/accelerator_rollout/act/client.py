@@ -46,7 +46,7 @@ from accelerator_rollout.records import ClaimRecord, Device, Taint
 Raw = Mapping[str, Any]
 
 _JSON: Final = "application/json"
-_MERGE: Final = "application/merge-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
 _RESERVED: Final = "/status/reservedFor"
@@ -386,7 +386,7 @@ class ApiClient:
         """Write the series of an Event."""
         body = {"series": {"count": count, "lastObservedTime": last}}
         path = f"{_EVENTS}/namespaces/{namespace}/events/{name}"
-        await self.call("patch", "events", path, body=body, content=_MERGE)
+        await self.call("patch", "events", path, body=body, content=MERGE_PATCH)
 
     # Ourselves and our surroundings
 
@@ -448,7 +448,7 @@ class ApiClient:
         subresource: str,
         body: object,
         *,
-        content: str = _MERGE,
+        content: str = MERGE_PATCH,
         params: Mapping[str, str] | None = None,
     ) -> Raw:
         path = self._path(kind, namespace, name) + (f"/{subresource}" if subresource else "")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from accelerator_rollout.act.client import Client
 from accelerator_rollout.api.models import RolloutObject, Unreadable
-from accelerator_rollout.clock import Clock
+from accelerator_rollout.clock import Clock, micro_time
 from accelerator_rollout.decide.outcome import EventType, Notice
 from accelerator_rollout.decide.reasons import Announcement, Trouble
 from accelerator_rollout.errors import ActError, GoneError
@@ -24,9 +24,7 @@ from accelerator_rollout.records import PodRecord
 _log = logging.getLogger(__name__)
 
 _NOTE: Final = 1024  # characters, the API's bound
-_ENDS: Final = timedelta(
-    minutes=6
-)  # a series ends when nothing was added for so long (client-go has the same)
+_ENDS: Final = timedelta(minutes=6)  # a series ends when nothing was added for so long, as in client-go
 _WRITTEN: Final = timedelta(minutes=1)  # a series that goes on is written at least so often
 _REMEMBERED: Final = 1000
 _WITHIN: Final = timedelta(minutes=10)
@@ -116,7 +114,7 @@ class Events:
             if not series.due(now) or not self._may_write(notice, now):
                 return
             series.written, series.written_at = series.count, now
-            await self._client.count_event(subject.namespace, series.name, series.count, _micro(now))
+            await self._client.count_event(subject.namespace, series.name, series.count, micro_time(now))
         except GoneError:  # the API server keeps Events for an hour; it may also be that none was written
             await self._anew(key, subject, notice, related, now)
         except ActError as error:
@@ -167,7 +165,7 @@ def _event(
     told: dict[str, Any] = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "eventTime": _micro(now),
+        "eventTime": micro_time(now),
         "type": notice.type.value,
         "reason": notice.reason,
         "action": notice.action,
@@ -177,7 +175,3 @@ def _event(
         "reportingInstance": instance[:128],
     }
     return told | ({"related": related.reference()} if related else {})
-
-
-def _micro(at: datetime) -> str:
-    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

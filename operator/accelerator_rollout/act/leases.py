@@ -2,19 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
-from accelerator_rollout.act.client import ApiClient
+from accelerator_rollout.act.client import MERGE_PATCH, ApiClient
 from accelerator_rollout.act.rights import Right
-from accelerator_rollout.clock import Clock
+from accelerator_rollout.clock import Clock, micro_time
 from accelerator_rollout.control.leadership import AlwaysLeader, Lease, Record
 from accelerator_rollout.errors import GoneError
 from accelerator_rollout.names import FIELD_MANAGER
 from accelerator_rollout.observe.login import LoadConfiguration
 
 _GROUP: Final = "coordination.k8s.io"
-_MERGE: Final = "application/merge-patch+json"
 _BY: Final = {"fieldManager": FIELD_MANAGER}
 
 
@@ -66,18 +64,18 @@ class ApiLeases:
 
     async def create(self, record: Record) -> Lease:
         """Create the Lease, acquired and renewed now."""
-        now = _micro(self._clock())
+        now = micro_time(self._clock())
         body = {"metadata": {"name": self._place.name}, "spec": _spec(record, now, now)}
         return _lease(await self._client.call("post", "leases", self._all, params=_BY, body=body))
 
     async def write(self, old: Lease, record: Record, *, acquired: bool) -> Lease:
         """Renew the Lease, and with `acquired` take it; labels and what else others wrote stay."""
-        now = _micro(self._clock())
+        now = micro_time(self._clock())
         meta = {"uid": old.record.uid, "resourceVersion": old.version}
         spec = _spec(record, now if acquired else record.acquired or now, now)
         body = {"metadata": meta, "spec": spec}
         return _lease(
-            await self._client.call("patch", "leases", self._one, params=_BY, body=body, content=_MERGE)
+            await self._client.call("patch", "leases", self._one, params=_BY, body=body, content=MERGE_PATCH)
         )
 
 
@@ -102,7 +100,3 @@ def _lease(raw: Mapping[str, Any]) -> Lease:
         uid=meta["uid"],
     )
     return Lease(record, meta["resourceVersion"])
-
-
-def _micro(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
