@@ -353,11 +353,13 @@ class Api:
         *,
         label_selector: str | None = None,
         field_selector: str | None = None,
+        listed: asyncio.Event | None = None,
     ) -> AsyncGenerator[WatchEvent, None]:
         """List and watch for ever: through ended watches, expired versions and restarts of the server.
 
         What vanished or changed unseen comes as DELETED (with the last known state) or MODIFIED after a new
-        list. Refusals other than "too old" and 5xx (a missing right, an unknown kind) are raised.
+        list. Refusals other than "too old" and 5xx (a missing right, an unknown kind) are raised. `listed` is set
+        once all that the first list had has come: no change after that is missed.
         """
         known: dict[str, Object] = {}
         version: str | None = None
@@ -379,6 +381,8 @@ class Api:
                         elif before["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
                             yield WatchEvent(EventType.MODIFIED, item)
                     version = page.resource_version
+                    if listed is not None:
+                        listed.set()
                 events = self.watch(
                     resource,
                     version,

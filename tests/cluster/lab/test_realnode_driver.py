@@ -245,7 +245,8 @@ async def test_a_restarted_driver_leaves_a_pool_alone_that_stands_as_it_should(
 
     await driver.stop()
     driver.start()
-    await driver.wait_listening()
+    looked = "found 1 slices of generation 1"
+    await driver.wait_until(lambda: looked in driver.log.read_text(), "find its slice", seconds=20)
 
     (name,) = before
     await admin.delete(RESOURCE_SLICES, name)  # it looked, and watches: this it mends

@@ -17,6 +17,7 @@ from accelerator_rollout.names import BUDGET_LABEL
 from lab.client import Api, EventType
 from lab.install import Account
 from lab.operator_process import OperatorProcess
+from lab.recorder import Recorded
 from lab.resources import ACCELERATOR_ROLLOUTS
 from lab.world import NEWER, MakeWorld, Shape, World, pod_is_ready
 
@@ -78,6 +79,21 @@ def turns(worlds: Collection[World]) -> list[str]:
     return [name for _, name in sorted((d.monotonic, name) for ds, name in went for d in ds)]
 
 
+class Leaving:
+    """Whether so many pods of these workloads have been seen to go, this change included."""
+
+    def __init__(self, worlds: Collection[World], number: int) -> None:
+        self._prefixes = tuple(f"{one.name}-" for one in worlds)
+        self._number, self._gone = number, set[str]()
+
+    def __call__(self, seen: Recorded) -> bool:
+        """Note the change; to be called with each one, in their order."""
+        going = seen.deleting or seen.type is EventType.DELETED
+        if seen.kind == "Pod" and going and seen.name.startswith(self._prefixes):
+            self._gone.add(seen.uid)
+        return len(self._gone) >= self._number
+
+
 def assert_in_turn(worlds: Collection[World]) -> None:
     """Assert that nobody had a further turn while somebody waited for one before that."""
     had: Counter[str] = Counter({one.name: 0 for one in worlds})
@@ -119,10 +135,8 @@ async def test_the_budget_outlives_the_operator(
 
     everyone = [*default, *critical]
     await asyncio.gather(*(one.set_image(NEWER) for one in everyone))
-    for gone in (1, 5):
-        async with asyncio.timeout(120):
-            while len(turns(everyone)) < gone:  # noqa: ASYNC110 - of several workloads nobody calls us
-                await asyncio.sleep(0.01)
+    for number in (1, 5):
+        await world.recorder.until(Leaving(everyone, number), timeout=120, what=f"departure {number}")
         await budgeted.restart()  # killed in mid-step
     await asyncio.gather(*(one.until_ready(image=NEWER, seconds=200) for one in everyone))
 

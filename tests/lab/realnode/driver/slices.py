@@ -44,26 +44,32 @@ class Publisher:
         """Run until cancelled. Refusals by the API server are logged, and tried again."""
         node = await self._api.wait_for(NODES, self._pool.node, lambda _: True, timeout=_NODE_SECONDS)
         self._owner = {**node_owner(node), "controller": True}
-        changed = asyncio.Event()
-        watch = asyncio.create_task(self._watch(changed), name="watch slices")
+        changed, listed = asyncio.Event(), asyncio.Event()
+        watch = asyncio.create_task(self._watch(changed, listed), name="watch slices")
         try:
-            await self._look()
+            await self._until(listed, watch)
+            _LOG.info("found %d slices of generation %d", len(self._seen), self._newest())
             while True:
                 await self._wished.wait()
                 if not await self._mend():
                     await asyncio.sleep(_PAUSE_SECONDS)
                     continue
-                waits = [asyncio.create_task(changed.wait()), watch]
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                waits[0].cancel()
-                if watch.done():
-                    watch.result()
+                await self._until(changed, watch)
                 changed.clear()
         finally:
             watch.cancel()
 
-    async def _watch(self, changed: asyncio.Event) -> None:
-        async for event, body in self._api.follow(RESOURCE_SLICES, field_selector=self._selector):
+    async def _until(self, happened: asyncio.Event, watch: asyncio.Task[None]) -> None:
+        """Await the event; raises what ended the watch, since then it would never come."""
+        wait = asyncio.create_task(happened.wait())
+        await asyncio.wait((wait, watch), return_when=asyncio.FIRST_COMPLETED)
+        wait.cancel()
+        if watch.done():
+            watch.result()
+
+    async def _watch(self, changed: asyncio.Event, listed: asyncio.Event) -> None:
+        changes = self._api.follow(RESOURCE_SLICES, field_selector=self._selector, listed=listed)
+        async for event, body in changes:
             name = body["metadata"]["name"]
             known = self._seen.get(name, body)["metadata"]
             # The watch tells of our own writes late: what is older than the answer that we had is no news.
@@ -74,14 +80,12 @@ class Publisher:
                 self._seen[name] = body
             changed.set()
 
-    async def _look(self) -> None:
-        page = await self._api.list(RESOURCE_SLICES, field_selector=self._selector)
-        self._seen = {one["metadata"]["name"]: one for one in page.items}
+    def _newest(self) -> int:
+        return max((one["spec"]["pool"]["generation"] for one in self._seen.values()), default=0)
 
     async def _mend(self) -> bool:
         """Raise the generation of the whole pool unless all of it stands in the API as it should; say whether it does now."""
-        newest = max((one["spec"]["pool"]["generation"] for one in self._seen.values()), default=0)
-        self._pool.generation = max(self._pool.generation, newest)
+        self._pool.generation = max(self._pool.generation, self._newest())
         wanted = {one["metadata"]["name"]: one for one in self._pool.manifests()}
         if self._pool.generation and all(
             name in self._seen and _covers(self._seen[name]["spec"], one["spec"])
