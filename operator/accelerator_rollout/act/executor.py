@@ -24,7 +24,9 @@ Two processes at once: every write carries the UID, and where it hangs on more t
 second one gets a conflict and decides anew.
 """
 
+import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -165,7 +167,7 @@ class Backlog:
 
 
 class Executor:
-    """Acts for all AcceleratorRollouts; keeps nothing between two plans."""
+    """Acts for all AcceleratorRollouts; keeps nothing of them between two plans."""
 
     def __init__(
         self,
@@ -182,6 +184,7 @@ class Executor:
         self._client, self._confirming, self._events = client, confirming, events
         self._watched, self._observed = watched, observed
         self._clock, self._planner = clock, planner
+        self._choosing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by group of a shared budget
 
     async def run(
         self,
@@ -198,7 +201,10 @@ class Executor:
         decision starts from the world as it is.
         """
         if plan.record_first:
-            snapshot = await self._store_status(snapshot, plan.status, backlog)
+            recorded = await self._record(snapshot, plan, backlog)
+            if recorded is None:
+                return Outcome(moved=True, stored=False)
+            snapshot = recorded
         outcome = Outcome(stored=plan.record_first)
         trouble: ActError | None = None
         for action in plan.actions:
@@ -233,6 +239,24 @@ class Executor:
         for notice in owed if outcome.stored or left else ():
             await self._events.tell(snapshot.rollout, notice)
         return outcome
+
+    async def _record(self, snapshot: Snapshot, plan: Plan, backlog: Backlog | None) -> Snapshot | None:
+        """Store the choice before it is acted on; None if others of a shared budget have chosen meanwhile.
+
+        Of a budget one choice is recorded at a time, and the next one sees it. Choices beyond the budget would do no harm
+        here, since none is acted on while it is exceeded and the youngest is dropped; but whoever finds them after our
+        death must take each for one whose eviction is still on its way, and would wait for that before any goes on.
+        """
+        if snapshot.shared is None:
+            return await self._store_status(snapshot, plan.status, backlog)
+        async with self._choosing[snapshot.shared.group]:
+            shared = self._shared(snapshot)
+            if shared != snapshot.shared:
+                again = self._planner(replace(snapshot, shared=shared), self._clock())
+                if again.actions != plan.actions:
+                    _log.debug("%s: others have chosen meanwhile", snapshot.rollout.name)
+                    return None
+            return await self._store_status(snapshot, plan.status, backlog)
 
     async def _act(
         self, action: Action, snapshot: Snapshot, outcome: Outcome, sending: Callable[[str], None]

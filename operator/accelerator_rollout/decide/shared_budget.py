@@ -6,9 +6,11 @@ but by their statuses, and two may decide at the same moment. What keeps the num
 - A choice is stored before it is acted on (`record_first`), and the store has it before the write returns.
 - Right before the act the executor decides again, over the others as the store has them then. *Every* recorded choice
   counts, older or younger. Of two that act, one was confirmed last, when the other's choice had been stored: it saw it.
-- So two that chose at once may both find the budget used up. Then the younger drops its choice, and the older goes on
-  once that is stored. A choice that may have been acted on already (`maybe_sent`: the eviction is done, or its answer
-  lost, and the pod does not show it yet) is never dropped, or its place would be given away.
+- One process records the choices of a group one after another, each decided over those before (`Executor._record`).
+- All the same, two that chose at once may both find the budget used up (two processes, or an answer that was lost). Then
+  the younger drops its choice, and the older goes on once that is stored. A choice that may have been acted on already
+  (`maybe_sent`: the eviction is done, or its answer lost, and the pod does not show it yet) is never dropped, or its
+  place would be given away.
 
 Who has no recorded choice waits for its turn: those who have waited longer go first, by `status.budgetWaitSince`.
 """

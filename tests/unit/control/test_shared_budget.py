@@ -5,7 +5,7 @@ The cluster answers when it likes: each request takes a random moment, and an ev
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -51,6 +51,8 @@ class Cluster:
     most_out: int = 0
     replaced: list[str] = field(default_factory=list)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
+    writes: int = 0  # of any status
+    wrote: asyncio.Event = field(default_factory=asyncio.Event)
     lost_answers: float = 0.0  # share of evictions and status writes that are done, and whose answer is lost
     heard: Callable[[Kind, str, dict[str, Any]], None] = lambda _kind, _type, _raw: None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -96,6 +98,12 @@ class Cluster:
         raw["metadata"]["resourceVersion"] = o.next_version()
         self.heard(kind, "DELETED", raw)
 
+    async def until_writes(self, count: int) -> None:
+        """Await so many writes of a status."""
+        while self.writes < count:
+            self.wrote.clear()
+            await self.wrote.wait()
+
     async def moment(self) -> None:
         for _ in range(self.chance.randint(0, 6)):
             await asyncio.sleep(0)
@@ -129,6 +137,8 @@ class Cluster:
         raw = self.changed(Kind.ROLLOUTS, name) | {"status": dict(status)}
         self.objects[Kind.ROLLOUTS, name] = raw
         self.later(self.tell, Kind.ROLLOUTS, raw)
+        self.writes += 1
+        self.wrote.set()
         await self.moment()
         self.answer()
         return raw
@@ -206,8 +216,8 @@ class Silent:
     took = decided = failed = gone = acted
 
 
-async def run(cluster: Cluster, limit: int) -> None:
-    """Let the loop work until every pod is replaced."""
+async def run(cluster: Cluster, limit: int, deaths: Collection[int] = ()) -> None:
+    """Let the loop work until every pod is replaced. At these status writes it dies, and another one goes on."""
     queue: KeyedQueue[Key] = KeyedQueue(first_delay=0.005, longest_delay=0.02, moved_delay=0.002)
     budgets = SharedBudgets({"default": limit}, troubled=queue.troubled)
     store = AlwaysFresh(shared_budgets=budgets)
@@ -234,16 +244,42 @@ async def run(cluster: Cluster, limit: int) -> None:
         plan,
         shared=lambda snapshot: store.shared(snapshot.rollout),
     )
-    loop = Loop(store, queue, executor, cast("Reporter", None), Silent(), now, plan)
-    working = asyncio.create_task(loop.run())
+
+    async def lead() -> None:
+        queue.restart()
+        for (kind, _), raw in list(cluster.objects.items()):
+            heard(kind, "MODIFIED", raw)  # whoever begins lists what there is
+        known = store.keys()
+        for key in known:
+            queue.add(key)
+        await Loop(store, queue, executor, cast("Reporter", None), Silent(), now, plan).run()
+
+    working: set[asyncio.Task[None]] = set()
+
+    def begin() -> None:
+        working.add(asyncio.create_task(lead()))
+
+    async def live() -> None:
+        begin()
+        for write in sorted(deaths):
+            await cluster.until_writes(write)
+            (former,) = working
+            former.cancel()
+            await asyncio.wait({former})
+            working.clear()
+            begin()
+        await asyncio.wait({next(iter(working))})
+
+    living = asyncio.create_task(live())
     done = asyncio.create_task(cluster.finished.wait())
     try:
-        ended, _ = await asyncio.wait({working, done}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait({living, done}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
         assert done in ended, f"only {cluster.replaced} were replaced"
     finally:
-        for task in (working, done):
+        tasks = {living, done, *working}
+        for task in tasks:
             task.cancel()
-        await asyncio.wait({working, done})
+        await asyncio.wait(tasks)
         queue.close()
         for task in list(cluster.tasks):
             task.cancel()
@@ -264,3 +300,12 @@ async def test_answers_that_are_lost_give_no_place_away(seed: int) -> None:
     await run(cluster, 1)
     assert sorted(cluster.replaced) == list(NAMES)
     assert cluster.most_out == 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_whoever_goes_on_after_a_death_among_choices_waits_for_none_of_them(seed: int) -> None:
+    """It takes each choice for an eviction on its way: beyond the budget that would stop all of them for two minutes."""
+    cluster = Cluster(random.Random(seed))
+    await run(cluster, 2, deaths=range(1, 12))
+    assert sorted(cluster.replaced) == list(NAMES), "each pod once"
+    assert cluster.most_out <= 2
