@@ -130,17 +130,29 @@ def test_it_fires_once_its_fault_lasts(alert: str, tmp_path: Path) -> None:
     assert not firing(tmp_path, alert, fault, minutes - 1)
 
 
-def test_the_time_of_a_long_hold_goes_on_while_another_process_takes_over(tmp_path: Path) -> None:
-    def led(name: str) -> list[dict[str, str]]:
-        labels = f"{name}{{{ME},instance="
-        return [
-            {"series": f'{labels}"a"}}', "values": "1x60 stale"},
-            {"series": f'{labels}"b"}}', "values": "_x65 1x300"},
-        ]
+# What each is about, and the minutes that it lasts. The longest: with these, a process that ends now and then would keep them quiet.
+OUTLASTING = {"ReleaseUnproven": ([UNPROVEN], 15), "HoldLong": ([UNPROVEN, HELD.partition("{")[0]], 120)}
 
-    series = led(UNPROVEN) + led(HELD.partition("{")[0])
-    assert firing(tmp_path, "AcceleratorRolloutHoldLong", series, 125)
-    assert not firing(tmp_path, "AcceleratorRolloutHoldLong", series, 115)
+
+def led(name: str, *courses: str) -> list[dict[str, str]]:
+    """The series of an object, as one process after the other told it."""
+    return [{"series": f'{name}{{{ME},instance="{n}"}}', "values": c} for n, c in enumerate(courses)]
+
+
+@pytest.mark.parametrize("alert", OUTLASTING)
+def test_its_time_goes_on_while_another_process_takes_over(alert: str, tmp_path: Path) -> None:
+    names, minutes = OUTLASTING[alert]
+    half = minutes // 2
+    courses = (f"1x{half} stale", f"_x{half + 3} 1x300")  # for two minutes nobody tells
+    series = [one for name in names for one in led(name, *courses)]
+    assert firing(tmp_path, f"AcceleratorRollout{alert}", series, minutes + 5)
+    assert not firing(tmp_path, f"AcceleratorRollout{alert}", series, minutes - 1)
+
+
+def test_a_release_that_was_unproven_when_its_object_went_is_not_held_against_it(tmp_path: Path) -> None:
+    for course in ("1x9 stale", "1x9 0x30"):
+        series = led(UNPROVEN, course)
+        assert not any(firing(tmp_path, "AcceleratorRolloutReleaseUnproven", series, m) for m in range(9, 25))
 
 
 @pytest.mark.parametrize("alert", sorted(ALERTS))
