@@ -191,6 +191,10 @@ class OperatorProcess:
             response.raise_for_status()
             return await response.text()
 
+    async def leads(self) -> bool:
+        """Whether it says that it may write."""
+        return "\naccelerator_rollout_leader 1.0" in await self.metrics()
+
     def _flags(self) -> tuple[str, ...]:
         return (f"--kubeconfig={self.kubeconfig}", f"--listen={HOST}:{self.port}", "--log-format=text")
 

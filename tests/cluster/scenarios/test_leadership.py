@@ -58,9 +58,6 @@ class Candidate:
         """How often it has read the Lease."""
         return sum(n for one, n in self.wire.requests.items() if one.startswith("GET ") and "/leases/" in one)
 
-    async def leads(self) -> bool:
-        return "\naccelerator_rollout_leader 1.0" in await self.process.metrics()
-
 
 MakeCandidates = Callable[[Sequence[str]], Awaitable[list[Candidate]]]
 
@@ -95,7 +92,7 @@ async def leader(among: Collection[Candidate], *, seconds: float = 30.0) -> Cand
     """Await that one of them acts; nobody else may."""
     async with asyncio.timeout(seconds):
         while True:
-            leading = [one for one in among if await one.leads()]
+            leading = [one for one in among if await one.process.leads()]
             assert len(leading) <= 1
             if leading:
                 return leading[0]
@@ -192,7 +189,7 @@ async def test_one_that_was_stopped_past_its_lease_writes_nothing_when_it_goes_o
             await asyncio.sleep(0.05)
     await world.until_ready(image=NEWER, seconds=120)
     assert stopped.writes() == sent
-    assert not await stopped.leads()
+    assert not await stopped.process.leads()
     assert "\naccelerator_rollout_condition{" not in await stopped.process.metrics()
     await assert_each_pod_went_once(world)
 
