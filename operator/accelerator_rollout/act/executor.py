@@ -184,7 +184,9 @@ class Executor:
         self._client, self._confirming, self._events = client, confirming, events
         self._watched, self._observed = watched, observed
         self._clock, self._planner = clock, planner
-        self._choosing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by group of a shared budget
+        self._choosing: defaultdict[str, asyncio.Lock] = defaultdict(
+            asyncio.Lock
+        )  # by group of a shared budget
 
     async def run(
         self,
